@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "common/rpc/thread_calls.h"
+#include "common/transport/spin.h"
 
 namespace fargpu::rpc {
 namespace {
@@ -40,9 +41,7 @@ bool wait_until_reached(CompletionWord& word, uint64_t value, std::chrono::nanos
                         Clock::time_point deadline) {
   if (reached(word, value)) return true;
   count_wait();
-  const auto begin = Clock::now();
-  while (Clock::now() - begin < spin) {
-    for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+  for (transport::Spin spinning(spin, deadline); spinning.go_on();) {
     if (reached(word, value)) return true;
   }
   word.sleepers.fetch_add(1, std::memory_order_seq_cst);

@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "common/base/status.h"
+#include "common/transport/transport.h"
 
 namespace fargpu::transport {
 
@@ -25,5 +26,49 @@ inline void relax() {
   __builtin_ia32_pause();
 #endif
 }
+
+// The spinning of one wait. For a moment the thread keeps its processor; after that it lets others
+// have it between its looks. Where one took it, there are more threads than processors: the wait
+// looks once more and spins no longer, and the thread's next ones do not keep the processor either.
+// The thread that is waited for would else stand behind those that spin until their time slices are
+// over, which takes milliseconds.
+class Spin {
+ public:
+  // Without time, or with a deadline that has passed, it is over at once.
+  Spin(Clock::duration most, Deadline deadline) {
+    const auto now = Clock::now();
+    until_ = most < deadline - now ? now + most : deadline;
+    alone_until_ = now < crowded_until ? now : now + kAlone;
+    over_ = now >= until_;
+  }
+
+  // Called between two looks. False: the time is over.
+  bool go_on() {
+    if (over_ || put_off_) return false;
+    relax();
+    return ++looks_ % kLooksPerClock != 0 || go_on(Clock::now());
+  }
+  // The same for one that reads the clock itself, now and then.
+  bool go_on(Clock::time_point now) {
+    over_ = over_ || put_off_ || now >= until_;
+    if (!over_ && now >= alone_until_) let_others(now);
+    return !over_;
+  }
+
+ private:
+  static constexpr unsigned kLooksPerClock = 16;  // the clock costs more than a look
+  static constexpr auto kAlone = std::chrono::microseconds(20);
+  // A yield that nobody takes is back after less than 1 us, or later if there is an interrupt.
+  static constexpr auto kLate = std::chrono::microseconds(4);
+  static constexpr auto kCrowded = std::chrono::milliseconds(10);
+  static constinit thread_local Clock::time_point crowded_until;
+
+  void let_others(Clock::time_point now);
+
+  Deadline until_, alone_until_;
+  unsigned looks_ = 0;
+  long switches_ = -1;  // of this thread, at its first yield
+  bool over_, put_off_ = false;
+};
 
 }  // namespace fargpu::transport

@@ -41,7 +41,7 @@ void converse(int socket) try {
 }  // namespace
 
 bool bare_ends_spin() {
-  static const bool kSpin = std::thread::hardware_concurrency() >= 8;
+  static const bool kSpin = std::thread::hardware_concurrency() >= 4;
   return kSpin;
 }
 

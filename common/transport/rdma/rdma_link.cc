@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "common/transport/spin.h"
-
 namespace fargpu::transport {
 namespace {
 

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -25,6 +26,7 @@
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/rdma/rdma_domain.h"
+#include "common/transport/spin.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::transport {
@@ -200,7 +202,7 @@ class RdmaLink {
 
 template <typename Ready>
 Status RdmaLink::wait(Role role, Deadline deadline, Ready ready, bool for_completions) {
-  Clock::time_point spin_until{};
+  std::optional<Spin> spin;
   for (unsigned round = 0;; ++round) {
     poll(role, false, for_completions || round % 16 == 15);
     if (ready()) return Status();
@@ -208,15 +210,15 @@ Status RdmaLink::wait(Role role, Deadline deadline, Ready ready, bool for_comple
     if (round % 8 != 7) continue;  // the clock costs more than the queues
     const auto now = Clock::now();
     if (now >= deadline) return peer_is_busy();
-    if (spin_until == Clock::time_point{}) spin_until = now + options_.spin;
-    if (now < spin_until) continue;
+    if (!spin) spin.emplace(options_.spin, deadline);
+    if (spin->go_on(now)) continue;
     // What completes from here on makes the channel readable; what completed before is seen now.
     asleep(role).store(true);
     arm(for_completions || role == Role::kSender);
     poll(role, true);
     if (!ready() && !lost()) sleep(role, deadline);
     asleep(role).store(false);
-    spin_until = Clock::time_point{};
+    spin.reset();
   }
 }
 

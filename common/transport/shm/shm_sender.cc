@@ -17,7 +17,6 @@ namespace {
 constexpr size_t kRingAfterBytes = 32 << 10;
 // Of bulk: pieces are published one by one, so that the peer copies out while we copy in.
 constexpr size_t kPieceBytes = 128 << 10;
-constexpr int kLooksPerClock = 16;
 
 Status broken_peer() {
   return Status(StatusCode::kProtocol,
@@ -110,14 +109,11 @@ Status ShmSender::wait_for_room(size_t room, Deadline deadline) {
   ring_.publish();
   flush();
 
-  const auto spin_until = deadline_after(spin_);
   Deadline stalled = deadline_after(stall_timeout_);
   size_t free_before = ring_.free();
-  for (int looks = 1; spin_.count() > 0; ++looks) {
-    relax();
+  for (Spin spin(spin_, deadline); spin.go_on();) {
     if (!ring_.refresh()) return broken_peer();
     if (ring_.free() >= room) return Status();
-    if (looks % kLooksPerClock == 0 && Clock::now() >= std::min(spin_until, deadline)) break;
   }
   for (;;) {
     ring_.announce_wait(room);

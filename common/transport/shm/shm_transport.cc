@@ -19,7 +19,6 @@ namespace {
 
 // A peer may announce any size; slots are at most this large.
 constexpr uint32_t kLargestSendBody = 16u << 20;
-constexpr int kLooksPerClock = 16;
 // A caller that polls without ever sleeping notices the peer's end at most this much later.
 constexpr auto kLookAtSocket = std::chrono::milliseconds(1);
 
@@ -192,14 +191,13 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   // True when there is something to do.
   bool spin(Deadline deadline) const {
     if (spin_.count() == 0) return false;
-    const Deadline until = std::min(deadline_after(spin_), deadline);
-    for (int looks = 1;; ++looks) {
+    Spin spin(spin_, deadline);
+    do {
       if (receiver_.ring().anything_new() || woken_.load(std::memory_order_relaxed) ||
           watched_word_is_written())
         return true;
-      if (looks % kLooksPerClock == 0 && Clock::now() >= until) return false;
-      relax();
-    }
+    } while (spin.go_on());
+    return false;
   }
 
   Status sleep(Deadline deadline) {

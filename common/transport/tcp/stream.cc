@@ -190,7 +190,7 @@ class StreamTransport final : public Transport {
   Result<size_t> receive_some(FrameHandler& handler, Deadline deadline) {
     size_t delivered = 0;
     size_t budget = kReceiveBudgetBytes;
-    Deadline spin_until{};
+    std::optional<Spin> spin;
     for (;;) {
       FARGPU_ASSIGN_OR_RETURN(const Taken taken,
                               assembler_.in_bulk() ? take_bulk(handler) : take(0, handler));
@@ -200,12 +200,9 @@ class StreamTransport final : public Transport {
       if (taken.more) continue;
 
       if (options_.spin.count() > 0) {
-        const auto now = Clock::now();
-        if (spin_until == Deadline{}) spin_until = std::min(now + options_.spin, deadline);
-        if (now < spin_until && !woken_hint_.load(std::memory_order_relaxed)) {
-          relax();
-          continue;
-        }
+        if (!spin) spin.emplace(options_.spin, deadline);
+        // A look is a system call, which costs more than the clock.
+        if (!woken_hint_.load(std::memory_order_relaxed) && spin->go_on(Clock::now())) continue;
       }
       FARGPU_ASSIGN_OR_RETURN(const bool readable, wait_readable(deadline));
       if (!readable) return size_t{0};
