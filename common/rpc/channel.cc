@@ -39,6 +39,8 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
       transport(std::move(made)),
       has_descriptor(transport->poll_descriptor() >= 0),
       visible_at_commit(transport->capabilities().visible_at_commit),
+      sends_aside(transport->capabilities().sends_aside),
+      flush_delay(sends_aside ? kAsideDelay : kFlushDelay),
       most_posted(std::min(kMostBytesAlone, transport->capabilities().max_slot_bytes) -
                   sizeof(wire::FrameHeader)),
       kick_event(std::move(event)),

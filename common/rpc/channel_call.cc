@@ -49,27 +49,36 @@ uint32_t Channel::Impl::take_sequence() {
 }
 
 Status Channel::Impl::flush_now(Deadline deadline) {
-  FARGPU_RETURN_IF_ERROR(transport->flush(deadline));
+  Status status = transport->flush(deadline);
+  if (status.code() == StatusCode::kTimeout) leave_to_service(Clock::now());
+  if (!status.ok()) return status;
   unflushed_bytes = 0;
   if (unflushed_since.load(std::memory_order_relaxed) != 0) unflushed_since.store(0);
-  return Status();
+  return status;
 }
 
-// The first frame after a pause is flushed at once: the server is probably idle. Frames that follow
-// closely are batched.
-void Channel::Impl::flush_by_clock(size_t frame_bytes) {
-  const auto now = Clock::now();
-  unflushed_bytes += frame_bytes;
-  if (now - last_flush >= kFlushDelay || unflushed_bytes >= kFlushBytes) {
-    // Do not wait for a full socket here: reserve() waits, once the send area is full.
-    const Status status = flush_now(now);
-    last_flush = now;
-    if (status.code() != StatusCode::kTimeout) return;
-    unflushed_bytes = 0;
-  }
+void Channel::Impl::leave_to_service(Clock::time_point now) {
   if (unflushed_since.load(std::memory_order_relaxed) != 0) return;
   unflushed_since.store(now.time_since_epoch().count());
   if (!flush_armed.load()) kick();
+}
+
+// The first frame after a pause is flushed at once: the server is probably idle. Frames that follow
+// closely are batched. Where the service thread sends aside, others leave them to it for twice as
+// long.
+void Channel::Impl::flush_by_clock(size_t frame_bytes) {
+  const auto now = Clock::now();
+  const bool others_wait = unflushed_since.load(std::memory_order_relaxed) != 0;
+  const auto delay = sends_aside && others_wait ? 2 * kFlushDelay : kFlushDelay;
+  unflushed_bytes += frame_bytes;
+  if (now - last_flush >= delay || unflushed_bytes >= kFlushBytes) {
+    // Do not wait for a full socket here: reserve() waits, once the send area is full.
+    const Status status = flush_now(now);
+    last_flush = now;
+    if (status.code() == StatusCode::kTimeout) unflushed_bytes = 0;
+    return;
+  }
+  leave_to_service(now);
 }
 
 // The usual case is the first line: there is room. Else liveness is watched while it waits.

@@ -1,7 +1,9 @@
 // The inside of Channel: sequence numbers, waiting calls, the poll lease, flushing, liveness.
 //
 // Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is
-// flushed by a later sender or by the service thread, at most kFlushDelay later.
+// flushed by a later sender or by the service thread, at most kFlushDelay later. Where the transport
+// sends aside, the service thread does it, without the mutex, so that no call of the application
+// pays for the system's; senders do where it comes late.
 //
 // Receiving. At most one thread is inside Transport::receive: the holder of the poll lease,
 // `reader`. A waiting caller takes the lease when it is free and polls by itself, so its reply
@@ -62,6 +64,8 @@ using transport::Deadline;
 using transport::kNoDeadline;
 
 inline constexpr auto kFlushDelay = std::chrono::microseconds(100);
+// The service thread's: its timer comes late by about as much.
+inline constexpr auto kAsideDelay = std::chrono::microseconds(50);
 // A frame of this size or less, without bulk, leaves in one step.
 inline constexpr size_t kMostBytesAlone = 2 << 10;
 inline constexpr int32_t kNotReady = 600;  // CUDA_ERROR_NOT_READY
@@ -208,6 +212,8 @@ struct Channel::Impl final : transport::FrameHandler {
     if (!visible_at_commit || !transport->seen_without_flush()) flush_by_clock(frame_bytes);
   }
   void flush_by_clock(size_t frame_bytes);
+  // The service thread flushes what was committed.
+  void leave_to_service(Clock::time_point now);
 
   // channel_bulk.cc. Without a bulk connection nothing has to land.
   void read_bulk();
@@ -230,6 +236,8 @@ struct Channel::Impl final : transport::FrameHandler {
   // Flushes what is due. Returns when the next unflushed frames are due; kNoDeadline: there are
   // none.
   Deadline flush_if_due(Clock::time_point now);
+  // The same with send_mutex, which it gives back. Returns as flush_if_due().
+  Deadline flush_aside(SendLock& lock, Clock::time_point now);
   void check_liveness(Clock::time_point now, bool call_waits);
   bool try_send_ping();
   Wake sleep(Deadline until, bool watch_transport);
@@ -242,7 +250,9 @@ struct Channel::Impl final : transport::FrameHandler {
   const bool has_descriptor;  // the service thread can wait for the transport without receiving
   // Of the transport's Capabilities: a flush is rarely needed, and cheap when not.
   const bool visible_at_commit;
-  const size_t most_posted;  // bytes of a body that post() takes
+  const bool sends_aside;
+  const std::chrono::microseconds flush_delay;  // the service thread's
+  const size_t most_posted;                     // bytes of a body that post() takes
   EventFd kick_event;
 
   QuickMutex send_mutex;
@@ -289,6 +299,7 @@ struct Channel::Impl final : transport::FrameHandler {
 
   // Belong to the service thread; `stop` is set by others.
   std::atomic<bool> stop{false};
+  bool some_aside = false;  // what was set aside has not left
   Liveness liveness;
   std::thread service;
 

@@ -43,10 +43,9 @@ void Channel::Impl::serve() {
   while (!stop) {
     const auto now = Clock::now();
     flush_armed.store(false);
+    if (unflushed_since.load() != 0) ticks = kTicksAfterFlush;
     Deadline flush_due = flush_if_due(now);
-    if (flush_due != kNoDeadline) {
-      ticks = kTicksAfterFlush;
-    } else if (ticks > 0) {
+    if (flush_due == kNoDeadline && ticks > 0) {
       --ticks;
       flush_due = now + kFlushDelay;
     }
@@ -139,17 +138,34 @@ Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
 
 Deadline Channel::Impl::flush_if_due(Clock::time_point now) {
   const int64_t since = unflushed_since.load();
-  if (since == 0) return kNoDeadline;
-  const Deadline due = Clock::time_point(Clock::duration(since)) + kFlushDelay;
+  if (since == 0 && !some_aside) return kNoDeadline;
+  const Deadline due = Clock::time_point(Clock::duration(since)) + flush_delay;
   if (now < due) return due;
-  std::unique_lock lock(send_mutex, std::try_to_lock);
+  SendLock lock(send_mutex, std::try_to_lock);
   if (!lock.owns_lock()) return now + kFlushDelay;  // a sender is at it
-  const Status status = flush_now(now);
+  return flush_aside(lock, now);
+}
+
+Deadline Channel::Impl::flush_aside(SendLock& lock, Clock::time_point now) {
   last_flush = now;
-  if (status.ok()) return kNoDeadline;
-  if (status.code() == StatusCode::kTimeout) return now + kRetryFlush;
-  declare_lost(status);
-  return kNoDeadline;
+  const bool aside = sends_aside && !some_aside && transport->set_aside();
+  Status status;
+  if (aside) {
+    // Who commits the next frame need not kick: the timer that is set behind this is for that, too.
+    flush_armed.store(true);
+    unflushed_bytes = 0;
+    unflushed_since.store(0);
+    lock.unlock();
+    status = transport->send_aside();
+  } else {
+    status = flush_now(now);  // what is aside goes first
+    lock.unlock();
+  }
+  const bool left = status.code() == StatusCode::kTimeout;
+  some_aside = (aside || some_aside) && left;
+  if (left) return now + kRetryFlush;
+  if (!status.ok()) declare_lost(status);
+  return aside && status.ok() ? now + kFlushDelay : kNoDeadline;
 }
 
 void Channel::Impl::check_liveness(Clock::time_point now, bool call_waits) {

@@ -34,6 +34,8 @@ struct Capabilities {
   bool remote_memory = false;  // one-sided access to registered memory: remote_memory() is there
   // A peer that is awake sees frames at commit(); flush() only wakes a peer that sleeps.
   bool visible_at_commit = false;
+  // set_aside() works: another thread than the sender's can hand frames to the system.
+  bool sends_aside = false;
   // Bytes leave this machine (or an emulator pretends so): it is worth some work to send fewer.
   bool crosses_network = false;
   bool survives_peer_death = true;  // a dead peer is noticed (kLost) without a keepalive
@@ -91,6 +93,13 @@ class Transport {
   // it hands over what it can without waiting; kTimeout then means that something is left for a
   // later flush. Nothing is lost.
   virtual Status flush(Deadline deadline) = 0;
+  // With capabilities().sends_aside, for a thread that sends beside those that call reserve,
+  // commit and flush, so that they do not pay for the system call. set_aside() takes what was
+  // committed out of their way; it is called like flush(). False: it is not possible now.
+  // send_aside() hands that to the system without waiting, beside all other calls; kTimeout: some
+  // is left, so call it again. What is aside goes before all that is committed later.
+  virtual bool set_aside() { return false; }
+  virtual Status send_aside() { return Status(); }
   // With capabilities().visible_at_commit: true when the peer is awake, so that it sees what was
   // committed without a flush. Called like flush().
   virtual bool seen_without_flush() { return false; }

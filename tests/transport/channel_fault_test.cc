@@ -150,6 +150,35 @@ TEST_P(FullChannel, OfALivingServerWaits) {
   sender.join();
 }
 
+// What was committed while the server took nothing leaves without a further call, once it does.
+TEST_P(FullChannel, EmptiesByItself) {
+  constexpr uint64_t kFrames = 200'000;  // more than sockets and rings hold, or as many as that is
+  RecordingSink sink;
+  Channel channel(std::move(pair_.client), sink, {.keepalive = 60s});
+  std::thread sender([&] {
+    for (uint64_t i = 0; i < kFrames && send_with(channel, kCount, 1).ok(); ++i) ++sent_;
+    (void)channel.flush();  // as far as that goes
+    ended_ = true;
+  });
+  std::this_thread::sleep_for(100ms);
+  struct Counting final : transport::FrameHandler {
+    Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader&, rpc::Bytes) override {
+      return Status(StatusCode::kSystem, "no bulk was sent");
+    }
+    Status on_frame(const wire::FrameHeader&, rpc::Bytes, std::span<std::byte>) override {
+      ++frames;
+      return Status();
+    }
+    uint64_t frames = 0;
+  } taken;
+  const auto end = Clock::now() + 60s;
+  while (taken.frames < kFrames && Clock::now() < end)
+    ASSERT_TRUE(far_->receive(taken, Clock::now() + 10ms).ok());
+  EXPECT_EQ(taken.frames, kFrames);
+  sender.join();
+  EXPECT_EQ(sent_, kFrames);
+}
+
 TEST_P(FullChannel, OfASilentServerIsLost) {
   RecordingSink sink;
   Channel channel(std::move(pair_.client), sink, {.keepalive = 100ms});

@@ -28,6 +28,8 @@ class ForwardingTransport : public transport::Transport {
     return inner_->commit(bytes, bulk, deadline);
   }
   Status flush(transport::Deadline deadline) override { return inner_->flush(deadline); }
+  bool set_aside() override { return inner_->set_aside(); }
+  Status send_aside() override { return inner_->send_aside(); }
   Result<size_t> receive(transport::FrameHandler& handler, transport::Deadline deadline) override {
     return inner_->receive(handler, deadline);
   }

@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -197,6 +199,115 @@ TEST(Stream, StalledPeerIsLost) {
   while (status.ok()) status = send_frame(*pair.client, 1, 8, 100'000);  // nobody reads
   EXPECT_EQ(status.code(), StatusCode::kLost);
   EXPECT_NE(status.message().find("took no data"), std::string::npos) << status.message();
+}
+
+// What is set aside comes before what is committed later, whoever sends it.
+TEST(Stream, FramesThatAreAsideKeepTheirOrder) {
+  auto pair = make_unix_pair({});
+  transport::Transport& client = *pair.client;
+  ASSERT_TRUE(client.capabilities().sends_aside);
+  CheckingHandler handler;
+  const auto frames = [&] {
+    auto received = pair.server->receive(handler, Clock::now() + 1ms);
+    EXPECT_TRUE(received.ok());
+    return handler.headers.size();
+  };
+  ASSERT_TRUE(send_frame(client, 1, 64, 0).ok());
+  EXPECT_TRUE(client.set_aside());
+  ASSERT_TRUE(send_frame(client, 2, 64, 0).ok());
+  EXPECT_FALSE(client.set_aside()) << "the first frame is still aside";
+  EXPECT_EQ(frames(), 0u) << "nobody has sent it";
+  ASSERT_TRUE(client.send_aside().ok());
+  EXPECT_EQ(frames(), 1u) << "the second frame is not aside";
+  EXPECT_TRUE(client.set_aside());
+  ASSERT_TRUE(send_frame(client, 3, 64, 100'000).ok());  // leaves at once
+  EXPECT_EQ(frames(), 3u);
+  ASSERT_TRUE(send_frame(client, 4, 64, 0).ok());
+  EXPECT_TRUE(client.set_aside());
+  ASSERT_TRUE(send_frame(client, 5, 64, 0).ok());
+  ASSERT_TRUE(client.flush(kNoDeadline).ok());
+  EXPECT_EQ(frames(), 5u);
+  for (size_t i = 0; i < handler.headers.size(); ++i) EXPECT_EQ(handler.headers[i].sequence, i + 1);
+  EXPECT_EQ(handler.wrong, 0);
+}
+
+TEST(Stream, APeerThatTakesNothingLeavesFramesAside) {
+  auto pair = make_unix_pair({});
+  transport::Transport& client = *pair.client;
+  uint32_t sent = 0;
+  Status status;
+  while (status.ok()) {  // nobody reads
+    ASSERT_TRUE(send_frame(client, ++sent, 1000, 0).ok());
+    ASSERT_TRUE(client.set_aside());
+    status = client.send_aside();
+  }
+  EXPECT_EQ(status.code(), StatusCode::kTimeout);
+  ASSERT_TRUE(send_frame(client, ++sent, 1000, 0).ok());
+  EXPECT_EQ(client.flush(Clock::now()).code(), StatusCode::kTimeout);
+  CheckingHandler handler;
+  while (client.send_aside().code() == StatusCode::kTimeout)
+    ASSERT_TRUE(pair.server->receive(handler, Clock::now() + 1ms).ok());
+  ASSERT_TRUE(client.flush(kNoDeadline).ok());
+  while (handler.headers.size() < sent)
+    ASSERT_TRUE(pair.server->receive(handler, Clock::now() + 20s).ok());
+  EXPECT_EQ(handler.wrong, 0);
+}
+
+// While another thread is at the socket it cannot be told whether that will send all.
+TEST(Stream, WhatAnotherThreadMayNotSendIsSaidToBeLeft) {
+  auto pair = make_unix_pair({});
+  transport::Transport& client = *pair.client;
+  uint32_t sent = 0;
+  do {  // nobody reads
+    ASSERT_TRUE(send_frame(client, ++sent, 1000, 0).ok());
+    ASSERT_TRUE(client.set_aside());
+  } while (client.send_aside().ok());
+  ASSERT_TRUE(send_frame(client, ++sent, 1000, 0).ok());
+  std::thread flushing([&] { EXPECT_TRUE(client.flush(kNoDeadline).ok()); });
+  for (const auto end = Clock::now() + 50ms; Clock::now() < end;)
+    ASSERT_EQ(client.send_aside().code(), StatusCode::kTimeout);
+  CheckingHandler handler;
+  while (handler.headers.size() < sent)
+    ASSERT_TRUE(pair.server->receive(handler, Clock::now() + 20s).ok());
+  flushing.join();
+  EXPECT_TRUE(client.send_aside().ok());
+  EXPECT_EQ(handler.wrong, 0);
+}
+
+// Two threads, under a lock as a channel has one: one commits and now and then flushes, the other
+// one sends aside.
+TEST(Stream, AThreadMaySendAsideBesideTheSender) {
+  constexpr uint32_t kFrames = 20'000;
+  auto pair = make_unix_pair({});
+  std::mutex sending;
+  std::atomic<bool> done{false};
+  std::thread aside([&] {
+    while (!done) {
+      {
+        const std::lock_guard lock(sending);
+        if (!pair.client->set_aside()) continue;
+      }
+      const Status status = pair.client->send_aside();
+      EXPECT_TRUE(status.ok() || status.code() == StatusCode::kTimeout) << status.message();
+    }
+  });
+  std::thread sender([&] {
+    for (uint32_t i = 1; i <= kFrames; ++i) {
+      const std::lock_guard lock(sending);
+      EXPECT_TRUE(send_frame(*pair.client, i, 8 * (i % 40), i % 50 == 0 ? 20'000 : 0).ok());
+      if (i % 300 == 0 || i == kFrames) EXPECT_TRUE(pair.client->flush(kNoDeadline).ok());
+    }
+  });
+  CheckingHandler handler;
+  while (handler.headers.size() < kFrames) {
+    auto received = pair.server->receive(handler, Clock::now() + 60s);
+    ASSERT_TRUE(received.ok() && *received > 0);
+  }
+  sender.join();
+  done = true;
+  aside.join();
+  EXPECT_EQ(handler.wrong, 0);
+  for (size_t i = 0; i < handler.headers.size(); ++i) ASSERT_EQ(handler.headers[i].sequence, i + 1);
 }
 
 TEST(Stream, InitialBytesComeFirst) {

@@ -69,6 +69,7 @@ class EmulatedLink final : public Transport {
     const Capabilities inner = inner_->capabilities();
     return {.name = inner.name,
             .max_slot_bytes = inner.max_slot_bytes,
+            .sends_aside = inner.sends_aside,
             .crosses_network = true,
             .survives_peer_death = inner.survives_peer_death};
   }
@@ -85,6 +86,8 @@ class EmulatedLink final : public Transport {
     if (loss_.happened()) return loss_.status();
     return sender_.flush(deadline);
   }
+  bool set_aside() override { return !loss_.happened() && sender_.set_aside(); }
+  Status send_aside() override { return loss_.happened() ? loss_.status() : inner_->send_aside(); }
 
   Result<size_t> receive(FrameHandler& handler, Deadline deadline) override {
     if (std::exchange(timer_set_, false)) set_timer({});

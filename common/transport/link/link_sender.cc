@@ -133,6 +133,14 @@ Status LinkSender::flush(Deadline deadline) {
   return inner_.flush(deadline);
 }
 
+bool LinkSender::set_aside() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!failed_.ok() || !queue_.empty() || sending_) return false;
+  }
+  return inner_.set_aside();
+}
+
 Status LinkSender::send(LinkFrame& frame, Deadline deadline) {
   const size_t frame_bytes = sizeof frame.header + frame.header.body_bytes;
   FARGPU_ASSIGN_OR_RETURN(const auto slot, inner_.reserve(frame_bytes, deadline));

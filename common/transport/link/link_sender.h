@@ -1,9 +1,9 @@
 // The sending half of an emulated link (emulated_link.h): a bounded queue, and a thread that sends
 // each frame when its time has come.
 //
-// reserve, commit and flush as in Transport, one thread at a time; finish from any thread. The
+// reserve, commit, flush and set_aside as in Transport, one thread at a time; finish from any. The
 // inner transport's sending side is used by the calling thread while the queue is empty, else by
-// the link's thread; never by both.
+// the link's thread; never by both, but for send_aside().
 #pragma once
 
 #include <condition_variable>
@@ -26,6 +26,7 @@ class LinkSender {
   Result<std::span<std::byte>> reserve(size_t bytes, Deadline deadline);
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline);
   Status flush(Deadline deadline);
+  bool set_aside();
   // What is queued goes out at once, as far as the peer takes it within a moment. Nothing is sent
   // any more afterwards.
   void finish();

@@ -67,6 +67,7 @@ class StreamTransport final : public Transport {
                     : is_tcp_                ? "tcp"
                                              : "unix",
             .max_slot_bytes = sizeof(wire::FrameHeader) + options_.max_send_body_bytes,
+            .sends_aside = true,
             .crosses_network = crosses_network_};
   }
 
@@ -99,6 +100,14 @@ class StreamTransport final : public Transport {
   Status flush(Deadline deadline) override {
     if (loss_.happened()) return loss_.status();
     Status status = sender_.flush(deadline);
+    if (status.ok() || status.code() == StatusCode::kTimeout) return status;
+    return lose(std::move(status));
+  }
+
+  bool set_aside() override { return !loss_.happened() && sender_.set_aside(); }
+  Status send_aside() override {
+    if (loss_.happened()) return loss_.status();
+    Status status = sender_.send_aside();
     if (status.ok() || status.code() == StatusCode::kTimeout) return status;
     return lose(std::move(status));
   }

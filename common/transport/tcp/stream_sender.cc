@@ -27,82 +27,123 @@ StreamSender::StreamSender(std::vector<int> descriptors, size_t max_slot_bytes,
                            Clock::duration stall_timeout)
     : descriptors_(std::move(descriptors)),
       capacity_(std::max(round_up_8(max_slot_bytes), kBufferBytes)),
-      stall_timeout_(stall_timeout),
-      buffer_(std::make_unique_for_overwrite<std::byte[]>(capacity_)) {}
+      stall_timeout_(stall_timeout) {
+  for (Pending& pending : both_)
+    pending.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity_);
+}
 
 Result<std::span<std::byte>> StreamSender::reserve(size_t bytes, Deadline deadline) {
   if (bytes > capacity_) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("a frame of {} bytes is larger than {}", bytes, capacity_));
   }
-  if (capacity_ - end_ < bytes || pending_end_ == kMaxPending) {
-    FARGPU_RETURN_IF_ERROR(write_out({}, 0, deadline));
+  if (capacity_ - pending_->used < bytes || pending_->end == Pending::kMost) {
+    FARGPU_RETURN_IF_ERROR(flush(deadline));
   }
   slot_bytes_ = bytes;
-  return std::span(buffer_.get() + end_, bytes);
+  return std::span(pending_->buffer.get() + pending_->used, bytes);
 }
 
-void StreamSender::append_pending(size_t offset, size_t bytes) {
-  std::byte* start = buffer_.get() + offset;
-  if (pending_end_ > pending_begin_) {
-    iovec& last = pending_[pending_end_ - 1];
+void StreamSender::Pending::append(size_t offset, size_t bytes) {
+  std::byte* start = buffer.get() + offset;
+  if (!empty()) {
+    iovec& last = pieces[end - 1];
     if (static_cast<std::byte*>(last.iov_base) + last.iov_len == start) {
       last.iov_len += bytes;
       return;
     }
   }
-  pending_[pending_end_++] = iovec{start, bytes};
+  pieces[end++] = iovec{start, bytes};
 }
 
 Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline) {
-  FARGPU_ASSIGN_OR_RETURN(const uint64_t bulk_bytes,
-                          check_commit(Bytes(buffer_.get() + end_, slot_bytes_), bytes, bulk));
+  FARGPU_ASSIGN_OR_RETURN(
+      const uint64_t bulk_bytes,
+      check_commit(Bytes(pending_->buffer.get() + pending_->used, slot_bytes_), bytes, bulk));
   slot_bytes_ = 0;
   frames.add(1);
 
-  const bool copied = bulk_bytes <= kCopiedBulkBytes && capacity_ - end_ - bytes >= bulk_bytes;
-  append_pending(end_, bytes + (copied ? bulk_bytes : 0));
-  end_ += bytes;
+  size_t& used = pending_->used;
+  const bool copied = bulk_bytes <= kCopiedBulkBytes && capacity_ - used - bytes >= bulk_bytes;
+  pending_->append(used, bytes + (copied ? bulk_bytes : 0));
+  used += bytes;
   if (!copied) return write_out(bulk, bulk_bytes, deadline);
   for (const Bytes& piece : bulk) {
-    if (!piece.empty()) std::memcpy(buffer_.get() + end_, piece.data(), piece.size());
-    end_ += piece.size();
+    if (!piece.empty()) std::memcpy(pending_->buffer.get() + used, piece.data(), piece.size());
+    used += piece.size();
   }
-  end_ = std::min(round_up_8(end_), capacity_);
+  used = std::min(round_up_8(used), capacity_);
   return Status();
 }
 
 bool StreamSender::try_post(const wire::FrameHeader& header, Bytes body) {
   const size_t frame_bytes = sizeof header + body.size();
-  if (capacity_ - end_ < frame_bytes || pending_end_ == kMaxPending ||
+  size_t& used = pending_->used;
+  if (capacity_ - used < frame_bytes || pending_->end == Pending::kMost ||
       header.body_bytes != body.size() || header.bulk_bytes != 0)
     return false;
   slot_bytes_ = 0;
   frames.add(1);
-  std::byte* const place = buffer_.get() + end_;
+  std::byte* const place = pending_->buffer.get() + used;
   std::memcpy(place, &header, sizeof header);
   if (!body.empty()) std::memcpy(place + sizeof header, body.data(), body.size());
-  append_pending(end_, frame_bytes);
-  end_ = std::min(end_ + round_up_8(frame_bytes), capacity_);
+  pending_->append(used, frame_bytes);
+  used = std::min(used + round_up_8(frame_bytes), capacity_);
   return true;
 }
 
-void StreamSender::consume_pending(size_t& bytes) {
-  while (bytes > 0 && pending_begin_ < pending_end_) {
-    iovec& first = pending_[pending_begin_];
+bool StreamSender::set_aside() {
+  const std::unique_lock lock(socket_mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !aside_->empty()) return false;
+  std::swap(pending_, aside_);
+  slot_bytes_ = 0;
+  return true;
+}
+
+Status StreamSender::send_aside() {
+  const std::unique_lock lock(socket_mutex_, std::try_to_lock);
+  // Who holds it sends what is aside first, but may stop before all has left.
+  if (!lock.owns_lock()) return peer_is_busy();
+  FARGPU_ASSIGN_OR_RETURN(const bool all, write_small(nullptr));
+  return all ? Status() : peer_is_busy();
+}
+
+Status StreamSender::flush(Deadline deadline) {
+  {
+    const std::lock_guard lock(socket_mutex_);
+    FARGPU_ASSIGN_OR_RETURN(const bool all, write_small(pending_));
+    if (all) return Status();
+  }
+  return write_out({}, 0, deadline);
+}
+
+Result<bool> StreamSender::write_small(Pending* pending) {
+  ShareCursor none;
+  while (!aside_->empty() || (pending != nullptr && !pending->empty())) {
+    FARGPU_ASSIGN_OR_RETURN(const bool taken, write_some(0, pending, none));
+    if (!taken) return false;
+  }
+  return true;
+}
+
+void StreamSender::Pending::consume(size_t& bytes) {
+  while (bytes > 0 && !empty()) {
+    iovec& first = pieces[begin];
     const size_t take = std::min(bytes, first.iov_len);
     first.iov_base = static_cast<std::byte*>(first.iov_base) + take;
     first.iov_len -= take;
     bytes -= take;
-    if (first.iov_len == 0) ++pending_begin_;
+    if (first.iov_len == 0) ++begin;
   }
+  if (empty()) clear();
 }
 
-Result<bool> StreamSender::write_some(size_t index, ShareCursor& share) {
+Result<bool> StreamSender::write_some(size_t index, Pending* pending, ShareCursor& share) {
   iovec pieces[kMaxPieces];
   size_t count = 0;
-  if (index == 0) {
-    for (size_t i = pending_begin_; i < pending_end_; ++i) pieces[count++] = pending_[i];
+  for (const Pending* first : {aside_, pending}) {
+    if (index != 0 || first == nullptr) continue;
+    for (size_t i = first->begin; i < first->end; ++i) pieces[count++] = first->pieces[i];
   }
   count += share.gather(pieces + count, kMaxPieces - count);
   msghdr message{};
@@ -117,7 +158,8 @@ Result<bool> StreamSender::write_some(size_t index, ShareCursor& share) {
     if (sent >= 0) {
       auto left = static_cast<size_t>(sent);
       bytes.add(left);
-      if (index == 0) consume_pending(left);
+      if (index == 0) aside_->consume(left);
+      if (index == 0 && pending != nullptr) pending->consume(left);
       share.consume(left);
       return true;
     }
@@ -136,20 +178,21 @@ Status StreamSender::write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes,
   for (size_t i = 0; i < connections; ++i) {
     shares[i] = ShareCursor(bulk, share_of(bulk_bytes, connections, i));
   }
+  const std::lock_guard lock(socket_mutex_);
+  const auto finished = [&](size_t i) {
+    return shares[i].left() == 0 && (i != 0 || (aside_->empty() && pending_->empty()));
+  };
   unsigned full = 0;  // connections that take nothing now, by bit
   for (;;) {
     unsigned unfinished = 0;
     for (size_t i = 0; i < connections; ++i) {
-      if (shares[i].left() == 0 && (i != 0 || pending_begin_ == pending_end_)) continue;
+      if (finished(i)) continue;
       unfinished |= 1u << i;
       if ((full & 1u << i) != 0) continue;
-      FARGPU_ASSIGN_OR_RETURN(const bool taken, write_some(i, shares[i]));
+      FARGPU_ASSIGN_OR_RETURN(const bool taken, write_some(i, pending_, shares[i]));
       if (!taken) full |= 1u << i;
     }
-    if (unfinished == 0) {
-      pending_begin_ = pending_end_ = end_ = 0;
-      return Status();
-    }
+    if (unfinished == 0) return Status();
     if ((unfinished & ~full) == 0) {
       FARGPU_ASSIGN_OR_RETURN(const unsigned ready, wait_writable(unfinished, deadline));
       full &= ~ready;
