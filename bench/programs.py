@@ -2,24 +2,35 @@
 """How long the programs of tests/apps take natively, over shm and tcp, and over emulated links.
 
 Needs a machine with a GPU, root (or a user who may use unshare -m), and what the programs need.
-Server and client are on this host; the client's GPU is hidden. In each round every way runs all
-programs, one after the other in one process, so that modules are loaded once. A program that
-measures a start has a process of its own (--alone). Prints a table: medians (lowest to highest),
-times native (ratio of the medians; median of the rounds' ratios). A way that is not native, shm or
-tcp is an emulated link: rtt=50us,bandwidth=25Gbps."""
+Server and client are on this host; the client's GPU is hidden. Each way has a process, in which all
+programs are loaded and run once. Then, in each round, every program's timed part runs again in each
+way, one right behind the other. All of that is repeated with new processes (--starts). A program
+that measures a start (--alone) has a process of its own in every round.
+
+Prints a table: medians of the rounds (lowest to highest), times native (ratio of the medians;
+median of the rounds' ratios). A way that is not native, shm or tcp is an emulated link:
+rtt=50us,bandwidth=25Gbps."""
 
 import argparse
+import contextlib
+import importlib
+import io
 import json
 import os
 import pathlib
+import runpy
+import select
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
-from gpu_runs import APPS, Daemon, last_lines, machine, run  # noqa: E402
+from gpu_runs import APPS, Daemon, last_lines, machine  # noqa: E402
 
 WAYS = ["native", "shm", "tcp", "rtt=50us,bandwidth=25Gbps", "rtt=200us,bandwidth=10Gbps"]
 PROGRAMS = [
@@ -30,52 +41,226 @@ PROGRAMS = [
     "torch_resnet50_train",
 ]
 ALONE = ["torch_first_tensor"]
-LIMIT = 300  # seconds of one process
+LIMIT = 300  # seconds of one answer
+READY = "ready"
 
 
-def run_inside(names, folder):
-    """In the process that is measured: each program, with a line that names it before its own."""
-    import runpy
+class Program:
+    """In the process that is measured: a program, which may be asked for its time again."""
 
+    def __init__(self, folder, name):
+        self.path = folder / f"{name}.py"
+        self.timed = []  # the calls of report.timed() in its run
+
+    def seconds(self):
+        """Runs it; later, if it timed one part, only that."""
+        if len(self.timed) == 1:
+            return self.timed[0]()[1]
+        with contextlib.redirect_stdout(io.StringIO()) as said, self.timed_parts():
+            runpy.run_path(str(self.path), run_name="__main__")
+        reports = [line for line in said.getvalue().splitlines() if line.startswith("{")]
+        return json.loads(reports[-1])["seconds"]
+
+    @contextlib.contextmanager
+    def timed_parts(self):
+        """While this lasts, what the program times is kept in self.timed."""
+        try:
+            report = importlib.import_module("report")
+        except ModuleNotFoundError:  # the folder's programs do without
+            yield
+            return
+        timed = report.timed
+
+        def keep(*arguments, **more):
+            self.timed.append(lambda: timed(*arguments, **more))
+            return timed(*arguments, **more)
+
+        self.timed, report.timed = [], keep
+        try:
+            yield
+        finally:
+            report.timed = timed
+
+
+def run_inside(modules, folder):
+    """In the process that is measured: for each program that a line of standard input names, a
+    line with its name and its seconds, or null."""
     sys.path.insert(0, str(folder))
-    for name in names:
-        print(f"program {name}", flush=True)
-        runpy.run_path(str(folder / f"{name}.py"), run_name="__main__")
-
-
-def seconds_of(text):
-    """{program: seconds} of what run_inside() printed."""
-    found, name = {}, None
-    for line in text.splitlines():
-        if line.startswith("program "):
-            name = line.split()[1]
-        elif line.startswith("{") and name is not None:
-            found[name] = json.loads(line)["seconds"]
-    return found
+    for module in modules:
+        importlib.import_module(module)
+    programs = {}
+    print(READY, flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        seconds = None
+        try:
+            seconds = programs.setdefault(name, Program(folder, name)).seconds()
+        except (Exception, SystemExit):
+            traceback.print_exc()
+        print(json.dumps([name, seconds]), flush=True)
 
 
 class Failed(Exception):
-    """A process failed; the message says which, and its last lines."""
+    """A process gave no answer; the message says which, and its last lines."""
 
 
-def measure(way, names, daemon, options):
-    """{program: seconds}: all of them in one process."""
-    command = [sys.executable, __file__, "--folder", options.folder, "--inside", *names]
-    environment = dict(os.environ)
-    simulated = options.where == "sim"
-    if way == "native":
-        if simulated:
-            environment["LD_LIBRARY_PATH"] = str(daemon.build / "lib" / "sim-direct")
-    else:
-        transport = way if way in ("shm", "tcp", "rdma") else "tcp"
-        if transport != way:
-            environment["FARGPU_LINK"] = way
-        command = [*daemon.client(transport, hide=not simulated), *command]
-    outcome = run(command, LIMIT, environment)
-    found = seconds_of(outcome.stdout)
-    if outcome.code != 0 or found.keys() != set(names):
-        raise Failed(f"{way}: {' '.join(names)}: {outcome.failure()}")
-    return found
+class Way:
+    """A process that runs programs in one way."""
+
+    def __init__(self, way, daemon, options):
+        command = [sys.executable, __file__, "--folder", options.folder]
+        command += ["--inside", *options.imports]
+        environment = dict(os.environ)
+        simulated = options.where == "sim"
+        if way == "native":
+            if simulated:
+                environment["LD_LIBRARY_PATH"] = str(daemon.build / "lib" / "sim-direct")
+        else:
+            transport = way if way in ("shm", "tcp", "rdma") else "tcp"
+            if transport != way:
+                environment["FARGPU_LINK"] = way
+            command = [*daemon.client(transport, hide=not simulated), *command]
+        self.way = way
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=environment,
+            start_new_session=True,
+        )
+        self.said = b""
+
+    def ask(self, program):
+        """Its answer is to be read next."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended: line() says so
+            os.write(self.process.stdin.fileno(), f"{program}\n".encode())
+
+    def line(self):
+        """Its next line. A process that says nothing in time is ended: what it says later would be
+        taken for the answer to another question."""
+        end = time.monotonic() + LIMIT
+        output = self.process.stdout.fileno()
+        while b"\n" not in self.said:
+            left = end - time.monotonic()
+            more = left > 0 and select.select([output], [], [], left)[0] and os.read(output, 4096)
+            if not more:
+                self.kill()
+                raise Failed(f"{self.way}: no answer: {self.last_words()}")
+            self.said += more
+        line, _, self.said = self.said.partition(b"\n")
+        return line.decode(errors="replace")
+
+    def ready(self):
+        while self.line() != READY:  # what its modules say
+            pass
+
+    def seconds(self, program):
+        """Of the program that it was asked about."""
+        while True:
+            line = self.line()
+            try:
+                name, seconds = json.loads(line)
+            except (ValueError, TypeError):
+                continue  # what the program says besides
+            if name == program and seconds is not None:
+                return float(seconds)
+            raise Failed(f"{self.way}: no seconds ({line}): {self.last_words()}")
+
+    def last_words(self):
+        self.errors.seek(0)
+        return last_lines(self.errors.read())
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)  # the session that was started here
+            self.process.wait()
+
+    def end(self):
+        self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
+        self.kill()
+        self.process.stdout.close()
+        self.errors.close()
+
+
+class Measurement:
+    def __init__(self, daemon, options):
+        self.daemon, self.options = daemon, options
+        programs = [*options.alone, *options.programs]
+        # {program: {way: [seconds of a round, None where it failed]}}
+        self.results = {name: {way: [] for way in options.ways} for name in programs}
+        self.failures = []
+        self.begin = time.monotonic()
+        self.done = 0
+        # Loading takes about as long as the rounds behind it.
+        self.parts = len(options.alone) * options.rounds
+        if options.programs:
+            self.parts += options.starts * 2 * options.rounds
+
+    def try_to(self, program, work, *arguments):
+        """The outcome of `work`, None if it fails."""
+        try:
+            return work(*arguments)
+        except Failed as failure:
+            self.failures.append(f"{program}, {failure}")
+            return None
+
+    @contextlib.contextmanager
+    def ways(self, number):
+        """A process for each way, ready; the first of them takes turns by `number`."""
+        names = self.options.ways
+        names = names[number % len(names) :] + names[: number % len(names)]
+        with contextlib.ExitStack() as stack:
+            ways = []
+            for name in names:
+                ways.append(Way(name, self.daemon, self.options))
+                stack.callback(ways[-1].end)
+            for way in ways:
+                self.try_to("start", way.ready)
+            yield ways
+
+    def round(self, program, ways):
+        for way in ways:
+            way.ask(program)
+            self.results[program][way.way].append(self.try_to(program, way.seconds, program))
+
+    def alone(self):
+        for number in range(self.options.rounds):
+            for program in self.options.alone:
+                with self.ways(number) as ways:
+                    self.round(program, ways)
+                self.progress(1)
+
+    def together(self):
+        for _ in range(self.options.starts):
+            with self.ways(0) as ways:
+                for program in self.options.programs:
+                    for way in ways:
+                        way.ask(program)
+                    for way in ways:
+                        self.try_to(program, way.seconds, program)
+                self.progress(self.options.rounds)
+                for _ in range(self.options.rounds):
+                    for program in self.options.programs:
+                        self.round(program, ways)
+                    ways.append(ways.pop(0))
+                    self.progress(1)
+
+    def progress(self, parts):
+        self.done += parts
+        passed = time.monotonic() - self.begin
+        left = passed / self.done * (self.parts - self.done)
+        print(
+            f"{self.done} of {self.parts}: {passed:.0f} s, {left:.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )
+        # What there is, should the time end.
+        if self.options.json:
+            self.options.json.write_text(json.dumps(self.results, indent=1) + "\n")
 
 
 def times(values):
@@ -101,11 +286,10 @@ def cell(values, native):
     return text
 
 
-def table(results, ways, programs):
-    """Markdown. results: {program: {way: [seconds of a round, None where it failed]}}"""
+def table(results, ways):
+    """Markdown."""
     lines = ["| program | " + " | ".join(ways) + " |", "|---" * (len(ways) + 1) + "|"]
-    for program in programs:
-        row = results[program]
+    for program, row in results.items():
         native = row.get("native", [None] * len(row[ways[0]]))
         cells = [cell(row[way], native) for way in ways]
         lines.append(f"| {program} | " + " | ".join(cells) + " |")
@@ -124,62 +308,44 @@ def parse():
         default="gpu",
         help="the machine's GPU, or a simulated one, whose driver is then also the native one",
     )
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7, help="behind each start")
+    parser.add_argument("--starts", type=int, default=3, help="of the processes of all ways")
     parser.add_argument("--ways", nargs="+", default=WAYS)
     parser.add_argument("--programs", nargs="*", default=PROGRAMS)
     parser.add_argument("--alone", nargs="*", default=ALONE, help="each in a process of its own")
     parser.add_argument("--folder", type=path, default=APPS, help="where the programs are")
+    parser.add_argument(
+        "--imports", nargs="*", default=["torch"], help="modules that each process has from start"
+    )
     parser.add_argument("--json", type=path, help="write seconds by program, way and round")
-    parser.add_argument("--inside", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", nargs="*", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main():
     options = parse()
     options.folder = options.folder.resolve()
-    if options.inside:
+    if options.inside is not None:
         run_inside(options.inside, options.folder)
         return 0
-    programs = [*options.alone, *options.programs]
-    groups = [[name] for name in options.alone]
-    groups += [options.programs] if options.programs else []
-    results = {name: {way: [] for way in options.ways} for name in programs}
-    failures = []
     with tempfile.TemporaryDirectory(prefix="fargpu-programs-") as work:
         build = options.build_dir.resolve()
         driver = build / "lib" / "libfargpu-sim.so" if options.where == "sim" else None
         daemon = Daemon(build, pathlib.Path(work), driver)
         daemon.start()
-        begin = time.monotonic()
+        measurement = Measurement(daemon, options)
         try:
-            for number in range(1, options.rounds + 1):
-                for way in options.ways:
-                    for names in groups:
-                        found = {}
-                        try:
-                            found = measure(way, names, daemon, options)
-                        except Failed as failure:
-                            failures.append(str(failure))
-                        for name in names:
-                            results[name][way].append(found.get(name))
-                passed = time.monotonic() - begin
-                left = passed / number * (options.rounds - number)
-                print(
-                    f"round {number} of {options.rounds}: {passed:.0f} s, {left:.0f} s left",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                # What there is, should the time end.
-                if options.json:
-                    options.json.write_text(json.dumps(results, indent=1) + "\n")
+            measurement.alone()
+            if options.programs:
+                measurement.together()
         finally:
             daemon.stop()
     where = "simulated GPU" if options.where == "sim" else machine()
-    print(f"{where}, {options.rounds} rounds in turn\n")
-    print(table(results, options.ways, programs))
-    for failure in failures:
-        print("failed: " + last_lines(failure), file=sys.stderr)
-    return 1 if failures else 0
+    print(f"{where}, {options.starts} starts, {options.rounds} rounds in turn behind each\n")
+    print(table(measurement.results, options.ways))
+    for failure in dict.fromkeys(measurement.failures):
+        print("failed: " + failure, file=sys.stderr)
+    return 1 if measurement.failures else 0
 
 
 if __name__ == "__main__":
