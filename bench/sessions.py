@@ -4,6 +4,9 @@ sessions, prints
 
 * how long a further session takes to start (cuInit and the primary context, in a new process), and
   what a call that waits for the server takes in one session while the others stand still;
+* what that call takes in the standing sessions while all of them make it all the time: the median
+  and the highest of their medians, the same of their 99th percentiles, and how many calls a second
+  the slowest session made, the median one and the fastest;
 * the memory of daemon, workers and workers that wait for a session: Pss of /proc/PID/smaps_rollup,
   so that pages which processes share count once in the sum; their threads and open files.
 
@@ -11,12 +14,14 @@ With the machine's GPU (--where gpu) a line of the same many processes without f
 each: what the driver alone takes, and the memory that it adds to a process. The client's GPU is
 hidden then, which needs root or a user who may use unshare -m. The last line with the simulated GPU
 is what it takes in a process without fargpu: of a worker's memory it is not fargpu's part. The
-sessions are processes of one job; they start one behind the other.
+sessions are processes of one job; they start one behind the other. With --gpus they take its GPUs
+in turn.
 
     bench/sessions.py --build-dir build/release --counts 1,16,64,256
 """
 
 import argparse
+import array
 import ctypes
 import json
 import os
@@ -31,6 +36,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from gpu_runs import Daemon  # noqa: E402
 
 CALLS = 2000
+BEFORE_ALL = 0.5  # seconds from the word that all are to call until they do
 
 
 def driver(path="libcuda.so.1"):
@@ -42,12 +48,12 @@ def need(result):
         raise RuntimeError(f"CUDA error {result}")
 
 
-def start_session(cuda):
+def start_session(cuda, device=0):
     """Seconds until there is a current context."""
     context = ctypes.c_void_p()
     begin = time.perf_counter()
     need(cuda.cuInit(0))
-    need(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    need(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     need(cuda.cuCtxSetCurrent(context))
     return time.perf_counter() - begin
 
@@ -66,64 +72,100 @@ def percentile(times, part):
     return sorted(times)[min(len(times) - 1, int(part * len(times)))]
 
 
-def in_child(work):
-    """Runs `work` in a process of its own, which has not loaded the driver before; its answer, and
-    a descriptor that ends the process when it is closed."""
-    answer, says = os.pipe()
-    stays, ends = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(ends)
-        os.close(answer)
-        os.write(says, json.dumps(work()).encode())
+def active_calls(cuda, seconds, first):
+    """p50 and p99 of such calls from `first` on, one behind the other, in seconds; calls a
+    second."""
+    times = array.array("f")
+    time.sleep(max(0, first - time.perf_counter()))
+    first = begin = time.perf_counter()
+    while begin < first + seconds:
+        cuda.cuStreamQuery(ctypes.c_void_p(1))
+        end = time.perf_counter()
+        times.append(end - begin)
+        begin = end
+    return percentile(times, 0.5), percentile(times, 0.99), len(times) / (end - first)
+
+
+class Child:
+    """A process that has not loaded the driver before. It says what `work` returns, and then what
+    `again` returns of the number that it is told. Those that were made later end first: they have
+    the descriptors of those before them."""
+
+    def __init__(self, work, again=None):
+        answer, says = os.pipe()
+        stays, self.tells = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.tells)
+            os.close(answer)
+            with os.fdopen(says, "w") as text:
+                print(json.dumps(work()), file=text, flush=True)
+                while told := os.read(stays, 64):
+                    print(json.dumps(again(float(told))), file=text, flush=True)
+            os._exit(0)
         os.close(says)
-        os.read(stays, 1)
-        os._exit(0)
-    os.close(says)
-    os.close(stays)
-    with os.fdopen(answer) as text:
-        said = text.read()
-    return json.loads(said), pid, ends
+        os.close(stays)
+        self.text = os.fdopen(answer)
+
+    def answer(self):
+        return json.loads(self.text.readline())
+
+    def tell(self, number):
+        os.write(self.tells, repr(number).encode())
+
+    def end(self):
+        os.close(self.tells)
+        os.waitpid(self.pid, 0)
+        self.text.close()
 
 
-def end_child(pid, ends):
-    os.close(ends)
-    os.waitpid(pid, 0)
+def in_child(work):
+    """What `work` returns in a process of its own."""
+    child = Child(work)
+    said = child.answer()
+    child.end()
+    return said
 
 
-def be_client(standing, starts, pause):
+def be_client(options):
     """Under `fargpu run`: the sessions. Says what was measured, then waits for a line."""
-    held, times = [], []
+    held, times, memory = [], [], []
     before = private("self")
+    cuda = None
 
-    def stand():
-        start_session(driver())
+    def stand(device):
+        nonlocal cuda
+        cuda = driver()
+        start_session(cuda, device)
         return private("self") - before
 
-    memory = []
-    for _ in range(standing):
-        own, pid, ends = in_child(stand)
-        held.append((pid, ends))
-        memory.append(own)
-    for _ in range(starts):
-        time.sleep(pause)
-        seconds, pid, ends = in_child(lambda: start_session(driver()))
-        end_child(pid, ends)
-        times.append(seconds)
+    def call(first):
+        return active_calls(cuda, options.active, first)
+
+    for number in range(options.client):
+        held.append(Child(lambda number=number: stand(number % options.gpus), call))
+        memory.append(held[-1].answer())
+    further = options.client % options.gpus  # the device of a further one
+    for _ in range(options.starts):
+        time.sleep(options.pause)
+        times.append(in_child(lambda: start_session(driver(), further)))
 
     def one_session():
-        cuda = driver()
-        start_session(cuda)
-        call_times(cuda)
-        return call_times(cuda)
+        own = driver()
+        start_session(own, further)
+        call_times(own)
+        return call_times(own)
 
-    calls, pid, ends = in_child(one_session)
-    end_child(pid, ends)
-    said = {"starts": times, "calls": calls, "memory": sum(memory) / max(1, len(memory))}
+    calls = in_child(one_session)
+    first = time.perf_counter() + BEFORE_ALL
+    for child in held:
+        child.tell(first)
+    active = [child.answer() for child in held]
+    said = {"starts": times, "calls": calls, "active": active, "memory": sum(memory) / len(memory)}
     print(json.dumps(said), flush=True)
     sys.stdin.readline()
-    for pid, ends in reversed(held):  # a later one has the descriptors of those before it
-        end_child(pid, ends)
+    for child in reversed(held):
+        child.end()
 
 
 def pss(pid, kind="Pss"):
@@ -163,7 +205,7 @@ def mean(processes, name):
 
 def client_command(options, standing):
     command = [sys.executable, __file__, "--client", standing, "--starts", options.starts]
-    command += ["--pause", options.pause]
+    command += ["--pause", options.pause, "--gpus", options.gpus, "--active", options.active]
     return [str(part) for part in command]
 
 
@@ -199,7 +241,7 @@ def measure(build, options, standing):
                     [process(worker) for worker in ahead],
                 )
 
-            prefix = daemon.client(options.transport, hide=not simulated)
+            prefix = daemon.client(options.transport, options.gpus, hide=not simulated)
             return measure_client([*prefix, *client_command(options, standing)], look)
         finally:
             daemon.stop()
@@ -216,16 +258,21 @@ def simulator_alone(build):
         start_session(cuda)
         return opened - before, pss("self", "Private_Dirty") - before
 
-    answer, pid, ends = in_child(work)
-    end_child(pid, ends)
-    return answer
+    return in_child(work)
 
 
 def times(said):
     starts, calls = said["starts"], said["calls"]
+    medians, tails, rates = zip(*said["active"], strict=True)
+    active = [percentile(medians, 0.5), max(medians), percentile(tails, 0.5), max(tails)]
+    rates = [min(rates), percentile(rates, 0.5), max(rates)]
     return (
         f"  {percentile(starts, 0.5) * 1e3:9.2f} {percentile(starts, 0.99) * 1e3:7.2f}"
         f"  {percentile(calls, 0.5) * 1e6:9.1f} {percentile(calls, 0.99) * 1e6:7.1f}"
+        "  "
+        + " ".join(f"{value * 1e6:7.1f}" for value in active)
+        + "  "
+        + " ".join(f"{rate:7.0f}" for rate in rates)
     )
 
 
@@ -243,17 +290,23 @@ def main():
         default=0,
         help="seconds before each of these, for the end of another",
     )
+    parser.add_argument("--gpus", type=int, default=1, help="of the job, or natively")
+    parser.add_argument("--active", type=float, default=2, help="seconds in which all call")
     parser.add_argument("--transport", default="shm", choices=("shm", "tcp"))
     parser.add_argument("--workers-ahead", type=int, help="default: the daemon's")
+    parser.add_argument("--no-native", dest="native", action="store_false")
     parser.add_argument("--client", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.active <= 0:
+        parser.error("--active: more than 0 seconds")
     if options.client is not None:
-        return be_client(options.client, options.starts, options.pause)
+        return be_client(options)
     build = pathlib.Path(options.build_dir).resolve()
-    print("sessions  start p50, p99 ms  call p50, p99 us  daemon KiB, files  ", end="")
+    print("sessions  start p50, p99 ms  call p50, p99 us  ", end="")
+    print("all call: p50, highest, p99, highest us, rates  daemon KiB, files  ", end="")
     print("worker KiB, private, threads, files  ahead KiB, private")
     for standing in map(int, options.counts.split(",")):
-        if options.where == "gpu":
+        if options.where == "gpu" and options.native:
             said, _ = measure_client(client_command(options, standing))
             memory = f"{said['memory']:.0f} KiB of each process"
             print(f"{standing:8}{times(said)}  without fargpu, {memory}", flush=True)
