@@ -1,9 +1,9 @@
 // The inside of Channel: sequence numbers, waiting calls, the poll lease, flushing, liveness.
 //
 // Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is
-// flushed by a later sender or by the service thread, at most kFlushDelay later. Where the transport
-// sends aside, the service thread does it, without the mutex, so that no call of the application
-// pays for the system's; senders do where it comes late.
+// flushed by a later sender or by the service thread, at most kFlushDelay later. Where the
+// transport sends aside, the service thread does it, without the mutex, so that no call of the
+// application pays for the system's; a sender does where that thread comes late.
 //
 // Receiving. At most one thread is inside Transport::receive: the holder of the poll lease,
 // `reader`. A waiting caller takes the lease when it is free and polls by itself, so its reply
