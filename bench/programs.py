@@ -160,13 +160,13 @@ class Way:
         """Of the program that it was asked about."""
         while True:
             line = self.line()
-            try:
+            with contextlib.suppress(ValueError, TypeError):  # what the program says besides
                 name, seconds = json.loads(line)
-            except (ValueError, TypeError):
-                continue  # what the program says besides
-            if name == program and seconds is not None:
-                return float(seconds)
-            raise Failed(f"{self.way}: no seconds ({line}): {self.last_words()}")
+                if name == program:
+                    break
+        if seconds is None:
+            raise Failed(f"{self.way}: it failed: {self.last_words()}")
+        return seconds
 
     def last_words(self):
         self.errors.seek(0)

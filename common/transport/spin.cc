@@ -10,15 +10,6 @@
 
 namespace fargpu::transport {
 
-std::chrono::microseconds usual_spin(SpinningEnd end) {
-  if (std::thread::hardware_concurrency() < 4) return std::chrono::microseconds(0);
-  return std::chrono::microseconds(end == SpinningEnd::kClient ? 2000 : 200);
-}
-
-Result<std::chrono::microseconds> spin_from_environment(SpinningEnd end) {
-  return env_duration("FARGPU_SPIN", usual_spin(end));
-}
-
 namespace {
 
 // How often this thread has had to give its processor to another one, or gave it.
@@ -29,6 +20,15 @@ long switches() {
 }
 
 }  // namespace
+
+std::chrono::microseconds usual_spin(SpinningEnd end) {
+  if (std::thread::hardware_concurrency() < 4) return std::chrono::microseconds(0);
+  return std::chrono::microseconds(end == SpinningEnd::kClient ? 2000 : 200);
+}
+
+Result<std::chrono::microseconds> spin_from_environment(SpinningEnd end) {
+  return env_duration("FARGPU_SPIN", usual_spin(end));
+}
 
 constinit thread_local Clock::time_point Spin::crowded_until{};
 
