@@ -1,5 +1,6 @@
 #include "common/base/fd.h"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -14,10 +15,19 @@ void Fd::reset(int descriptor) {
   descriptor_ = descriptor;
 }
 
+namespace {
+
+constexpr int kApart = 512;  // few programs have so many files, and most may have more
+
+}  // namespace
+
 Result<EventFd> EventFd::create() {
   Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!fd.valid()) return system_error("cannot create an eventfd", errno);
-  return EventFd(std::move(fd));
+  // A program may close descriptors that it does not know, and open files, which get the lowest
+  // numbers that are free. Signalling one of those would write into it.
+  Fd apart(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kApart));
+  return EventFd(apart.valid() ? std::move(apart) : std::move(fd));
 }
 
 void EventFd::signal() const {

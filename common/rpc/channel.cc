@@ -409,6 +409,7 @@ uint64_t Channel::meetings() const {
 }
 
 void Channel::close(Deadline deadline) {
+  constexpr auto kLongestStop = std::chrono::seconds(1);
   if (lost()) return;
   impl_->closing = true;
   if (!impl_->send_bye(deadline).ok()) deadline = Clock::now();
@@ -423,7 +424,9 @@ void Channel::close(Deadline deadline) {
     }
   }
   impl_->declare_lost(Status(StatusCode::kLost, "the session was closed"));
-  if (impl_->landings != nullptr) impl_->landings->wait_for_stop();
+  // The thread that reads it hears of the end, unless the program has closed the descriptors that
+  // it sleeps on.
+  if (impl_->landings != nullptr) impl_->landings->wait_for_stop(Clock::now() + kLongestStop);
 }
 
 void Channel::abandon_after_fork() {

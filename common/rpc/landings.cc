@@ -136,9 +136,13 @@ void Landings::stop() {
   changed_.notify_all();
 }
 
-void Landings::wait_for_stop() {
+void Landings::wait_for_stop(transport::Deadline deadline) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopped_; });
+  if (deadline == transport::kNoDeadline) {
+    changed_.wait(lock, [this] { return stopped_; });
+  } else {
+    changed_.wait_until(lock, deadline, [this] { return stopped_; });
+  }
 }
 
 void Landings::drop_kept() {

@@ -57,8 +57,8 @@ class Landings final : public transport::FrameHandler {
   void end();
   // The bulk connection is not read any more. Called by the thread that read it.
   void stop();
-  // Waits for stop(), which follows the end of the connection.
-  void wait_for_stop();
+  // Waits for stop(), which follows the end of the connection, or for the deadline.
+  void wait_for_stop(transport::Deadline deadline = transport::kNoDeadline);
   // After stop(): nothing that is kept will be handled, but what was printed is shown.
   void drop_kept();
   // Ends all waits.

@@ -11,10 +11,11 @@ import fargpu_testing as testing
 PROGRAM = "reported"
 # A daemon: closes what it inherits, and opens files of its own.
 CLOSES = """
-import ctypes, os, sys
+import ctypes, os, sys, time
 driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
 driver.cuDriverGetVersion(ctypes.byref(count))
 os.chdir(sys.argv[1])
+time.sleep(float(sys.argv[2]))
 os.closerange(3, 1000)
 for name in range(8):
     os.open(f"data{name}", os.O_CREAT | os.O_WRONLY)
@@ -156,17 +157,23 @@ class Report(unittest.TestCase):
         self.assertLessEqual(seconds["fork"], seconds["first call"] - 2.9)
 
     def test_a_file_among_descriptors_that_the_program_closes(self):
+        self.closes_descriptors(pause=0)
+
+    def test_descriptors_that_threads_sleep_on(self):
+        self.closes_descriptors(pause=0.5)
+
+    def closes_descriptors(self, pause):
         with tempfile.TemporaryDirectory() as folder, testing.Daemon() as daemon:
             inner = os.path.join(folder, "inner")
             os.mkdir(inner)
             # A path from the folder where the program begins.
             environment = testing.clean_environment(FARGPU_REPORT="report")
-            program = [sys.executable, "-c", CLOSES, inner]
-            done = daemon.run("env", "-C", folder, *program, env=environment)
+            program = [sys.executable, "-c", CLOSES, inner, str(pause)]
+            done = daemon.run("env", "-C", folder, *program, env=environment, timeout=60)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             for name in os.listdir(inner):
                 with open(os.path.join(inner, name), "rb") as file:
-                    self.assertNotIn(b"report of", file.read())
+                    self.assertEqual(file.read(), b"")
             with open(os.path.join(folder, "report")) as file:
                 self.assertEqual(len(reports(file.read())), 1)
 
