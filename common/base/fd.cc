@@ -8,18 +8,17 @@
 #include <cstdint>
 
 namespace fargpu {
+namespace {
+
+constexpr int kApart = 512;  // few programs have so many files, and most may have more
+
+}  // namespace
 
 void Fd::reset(int descriptor) {
   // No retry on EINTR: Linux has released the number even then.
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = descriptor;
 }
-
-namespace {
-
-constexpr int kApart = 512;  // few programs have so many files, and most may have more
-
-}  // namespace
 
 Result<EventFd> EventFd::create() {
   Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -32,7 +31,8 @@ Result<EventFd> EventFd::create() {
 
 void EventFd::signal() const {
   const uint64_t one = 1;
-  // Fails only when the counter is full, and then it is readable anyway.
+  // Fails only when the counter is full, and then it is readable anyway, or when the program has
+  // closed it.
   [[maybe_unused]] ssize_t written = ::write(fd_.get(), &one, sizeof one);
 }
 

@@ -6,7 +6,7 @@
 
 namespace fargpu::transport {
 
-// Written by one thread each, read by any.
+// Written by one thread at a time, read by any.
 struct Counter {
   std::atomic<uint64_t> value{0};
   void add(uint64_t n) {

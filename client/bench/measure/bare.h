@@ -51,8 +51,7 @@ class Peer final {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether both ends look for bytes without sleeping: where there are at least 4 cores, like
-// fargpu's own.
+// Whether both ends look for bytes without sleeping: where fargpu's own do.
 bool bare_ends_spin();
 
 }  // namespace fargpu::bench

@@ -14,6 +14,7 @@
 #include "client/bench/measure/bare.h"
 #include "client/bench/measure/bare_io.h"
 #include "client/bench/measure/driver.h"
+#include "common/transport/spin.h"
 #include "common/transport/tcp/tcp.h"
 
 namespace fargpu::bench {
@@ -41,7 +42,7 @@ void converse(int socket) try {
 }  // namespace
 
 bool bare_ends_spin() {
-  static const bool kSpin = std::thread::hardware_concurrency() >= 4;
+  static const bool kSpin = transport::usual_spin(transport::SpinningEnd::kClient).count() > 0;
   return kSpin;
 }
 

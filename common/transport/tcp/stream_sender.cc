@@ -179,14 +179,11 @@ Status StreamSender::write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes,
     shares[i] = ShareCursor(bulk, share_of(bulk_bytes, connections, i));
   }
   const std::lock_guard lock(socket_mutex_);
-  const auto finished = [&](size_t i) {
-    return shares[i].left() == 0 && (i != 0 || (aside_->empty() && pending_->empty()));
-  };
   unsigned full = 0;  // connections that take nothing now, by bit
   for (;;) {
     unsigned unfinished = 0;
     for (size_t i = 0; i < connections; ++i) {
-      if (finished(i)) continue;
+      if (shares[i].left() == 0 && (i != 0 || (aside_->empty() && pending_->empty()))) continue;
       unfinished |= 1u << i;
       if ((full & 1u << i) != 0) continue;
       FARGPU_ASSIGN_OR_RETURN(const bool taken, write_some(i, pending_, shares[i]));

@@ -39,8 +39,6 @@ class StreamSender {
   Counter frames, bytes, system_calls;
 
  private:
-  static constexpr size_t kMaxPieces = 192;  // of one sendmsg
-
   // Bytes that are to be sent, in order, as pieces of a buffer. They need not be adjacent: slots
   // are aligned, the stream is not.
   struct Pending {
@@ -55,6 +53,8 @@ class StreamSender {
     iovec pieces[kMost];
     size_t begin = 0, end = 0;  // of the pieces
   };
+  // Of one sendmsg: what is aside, what is pending, and as many of a share.
+  static constexpr size_t kMaxPieces = 3 * Pending::kMost;
 
   // With socket_mutex_ held. What is aside and, unless it is null, `pending`, as far as the first
   // connection takes it now. False: some is left.
