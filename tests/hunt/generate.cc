@@ -25,10 +25,14 @@ class Generator {
     const bool large_image = program_.threads > 1 && chance(30);
     program_.image_bytes = large_image ? 20u << 20 : 1u << 20;
     make_buffers();
+    if (chance(2)) make_graphs();
+    const bool pipelined = chance(5);
     const int operations = pick(8, 28) * program_.threads;
     const int meeting = large_image ? pick(0, operations - 1) : -1;
+    const int pipeline = pipelined ? pick(0, operations - 1) : -1;
     for (int i = 0; i < operations; ++i) {
       if (i == meeting) add_loads_that_meet();
+      if (i == pipeline) add_pipeline(pick(0, program_.threads - 1));
       add_one(pick(0, program_.threads - 1));
     }
     finish();
@@ -90,25 +94,33 @@ class Generator {
     return place;
   }
 
-  // Two places of one shape in different buffers.
-  bool two_places(Operation& operation, bool touched_by_kernels) {
-    const int from =
-        some_buffer([&](const Buffer& b) { return !touched_by_kernels || for_kernels(b); });
-    if (from < 0) return false;
-    const Buffer& source = program_.buffers[static_cast<size_t>(from)];
-    const int to = some_buffer([&](const Buffer& b) {
-      return &b != &source && b.words == source.words &&
-             (touched_by_kernels ? for_kernels(b)
-                                 : b.memory == Memory::kDevice || source.memory == Memory::kDevice);
+  // Two places of one shape in different buffers, which `fit` together.
+  template <typename Fits, typename FitTogether>
+  bool two_places(Place& to, Place& from, Fits&& fits, FitTogether&& fit_together) {
+    const int source_index = some_buffer(fits);
+    if (source_index < 0) return false;
+    const Buffer& source = program_.buffers[static_cast<size_t>(source_index)];
+    const int target_index = some_buffer([&](const Buffer& b) {
+      return &b != &source && b.words == source.words && fits(b) && fit_together(b, source);
     });
-    if (to < 0) return false;
-    const Buffer& target = program_.buffers[static_cast<size_t>(to)];
-    operation.from = some_place(from, std::min<size_t>(3, target.segments));
-    operation.to = {.buffer = to, .count = operation.from.count};
-    operation.to.segment =
-        static_cast<size_t>(pick(0, static_cast<int>(target.segments - operation.to.count)));
-    if (operation.kind == Kind::kCopy2D) stretch(operation.from), stretch(operation.to);
+    if (target_index < 0) return false;
+    const Buffer& target = program_.buffers[static_cast<size_t>(target_index)];
+    from = some_place(source_index, std::min<size_t>(3, target.segments));
+    to = {.buffer = target_index, .count = from.count};
+    to.segment = static_cast<size_t>(pick(0, static_cast<int>(target.segments - to.count)));
     return true;
+  }
+  bool places_for_kernel(Place& to, Place& from) {
+    return two_places(
+        to, from, [this](const Buffer& b) { return for_kernels(b); },
+        [](const Buffer&, const Buffer&) { return true; });
+  }
+  bool places_for_copy(Place& to, Place& from) {
+    return two_places(
+        to, from, [](const Buffer&) { return true; },
+        [](const Buffer& a, const Buffer& b) {
+          return a.memory == Memory::kDevice || b.memory == Memory::kDevice;
+        });
   }
 
   // Rows with gaps, where there is room.
@@ -118,9 +130,10 @@ class Generator {
   }
 
   void push(Operation operation) {
-    operation.value = operation.kind == Kind::kSpin
-                          ? static_cast<uint32_t>(pick(0, 1500))
-                          : static_cast<uint32_t>(program_.operations.size() + 1);
+    if (operation.kind == Kind::kSpin)
+      operation.value = static_cast<uint32_t>(pick(0, 1500));
+    else if (operation.kind != Kind::kSetParams && operation.kind != Kind::kUpdate)
+      operation.value = static_cast<uint32_t>(program_.operations.size() + 1);
     program_.operations.push_back(operation);
   }
 
@@ -128,13 +141,15 @@ class Generator {
     static constexpr struct {
       Kind kind;
       int weight;
-    } kWeights[] = {{Kind::kFill, 14},      {Kind::kKernelCopy, 10}, {Kind::kMemset, 4},
-                    {Kind::kCopyAsync, 16}, {Kind::kCopy, 12},       {Kind::kCopy2D, 4},
-                    {Kind::kHostWrite, 10}, {Kind::kHostRead, 10},   {Kind::kHostFunction, 7},
-                    {Kind::kSpin, 6},       {Kind::kRecord, 10},     {Kind::kWaitEvent, 10},
-                    {Kind::kEventSync, 6},  {Kind::kStreamSync, 6},  {Kind::kContextSync, 2},
-                    {Kind::kNewStream, 2},  {Kind::kNewEvent, 2},    {Kind::kLoad, 1},
-                    {Kind::kScratch, 3},    {Kind::kSideContext, 1}, {Kind::kPost, 6}};
+    } kWeights[] = {{Kind::kFill, 14},       {Kind::kKernelCopy, 10}, {Kind::kMemset, 4},
+                    {Kind::kCopyAsync, 16},  {Kind::kCopy, 12},       {Kind::kCopy2D, 4},
+                    {Kind::kHostWrite, 10},  {Kind::kHostRead, 10},   {Kind::kHostFunction, 7},
+                    {Kind::kSpin, 6},        {Kind::kRecord, 10},     {Kind::kWaitEvent, 10},
+                    {Kind::kEventSync, 6},   {Kind::kStreamSync, 6},  {Kind::kContextSync, 2},
+                    {Kind::kNewStream, 2},   {Kind::kNewEvent, 2},    {Kind::kLoad, 1},
+                    {Kind::kScratch, 3},     {Kind::kSideContext, 1}, {Kind::kPost, 6},
+                    {Kind::kInstantiate, 2}, {Kind::kLaunch, 12},     {Kind::kUpload, 1},
+                    {Kind::kSetParams, 6},   {Kind::kUpdate, 2},      {Kind::kDropGraph, 1}};
     int total = 0;
     for (const auto& each : kWeights) total += each.weight;
     int left = pick(1, total);
@@ -145,7 +160,11 @@ class Generator {
     }
     operation.stream = some_stream(thread);
     operation.event = own_or_shared_event(thread);
-    if (complete(operation)) push(operation);
+    if (!complete(operation)) return;
+    if (operation.kind == Kind::kLaunch && chance(3))
+      add_launches(operation);
+    else
+      push(operation);
   }
 
   // What the kind needs; false: not possible with these buffers.
@@ -171,13 +190,22 @@ class Generator {
         (operation.reads ? operation.from : operation.to) = some_place(some_buffer(host));
         return true;
       case Kind::kKernelCopy:
-        return two_places(operation, true);
+        return places_for_kernel(operation.to, operation.from);
       case Kind::kCopy:
       case Kind::kCopy2D:
         operation.stream = Program::kLegacy;
-        return two_places(operation, false);
+        if (!places_for_copy(operation.to, operation.from)) return false;
+        if (operation.kind == Kind::kCopy2D) stretch(operation.from), stretch(operation.to);
+        return true;
       case Kind::kCopyAsync:
-        return two_places(operation, false);
+        return places_for_copy(operation.to, operation.from);
+      case Kind::kInstantiate:
+      case Kind::kLaunch:
+      case Kind::kUpload:
+      case Kind::kSetParams:
+      case Kind::kUpdate:
+      case Kind::kDropGraph:
+        return complete_graph_call(operation);
       case Kind::kNewStream:
         operation.stream = shared_streams_ + operation.thread;
         return true;
@@ -194,6 +222,249 @@ class Generator {
       }
       default:
         return true;
+    }
+  }
+
+  // Values that no operation writes, with room for as many launches as there are.
+  uint32_t fresh_values(size_t count) {
+    const uint32_t first = next_value_;
+    next_value_ += static_cast<uint32_t>(count) << 10;
+    return first;
+  }
+
+  void make_graphs() {
+    const int graphs = pick(1, 4);
+    for (int i = 0; i < graphs; ++i) {
+      Graph graph;
+      if (i > 0 && chance(3)) {  // the same nodes again, with values of their own
+        graph = program_.graphs.back();
+        for (Node& node : graph.nodes) node.value = fresh_values(1);
+      } else {
+        graph.thread = pick(0, program_.threads - 1);
+        graph.captured = chance(2);
+        add_nodes(graph, -1, pick(1, 10), 0);
+      }
+      program_.graphs.push_back(std::move(graph));
+    }
+    dropped_.resize(program_.graphs.size());
+    launches_.resize(program_.graphs.size());
+  }
+
+  // `count` nodes of a level.
+  void add_nodes(Graph& graph, int inside, int count, int depth) {
+    std::vector<int> level;
+    for (int i = 0; i < count; ++i) {
+      Node node;
+      node.inside = inside;
+      if (!complete(graph, node)) continue;
+      choose_edges(graph, level, node);
+      const int index = static_cast<int>(graph.nodes.size());
+      level.push_back(index);
+      graph.nodes.push_back(node);
+      if (node.kind == NodeKind::kChild && depth < 2)
+        add_nodes(graph, index, pick(0, 4), depth + 1);
+    }
+  }
+
+  void choose_edges(const Graph& graph, const std::vector<int>& level, Node& node) {
+    const auto add = [&](int before) {
+      if (std::find(node.after.begin(), node.after.end(), before) == node.after.end())
+        node.after.push_back(before);
+    };
+    if (graph.captured) {
+      node.lane = pick(0, Graph::kLanes - 1);
+      for (size_t i = level.size(); i-- > 0;) {
+        if (graph.nodes[static_cast<size_t>(level[i])].lane != node.lane) continue;
+        add(level[i]);
+        break;
+      }
+    }
+    if (level.empty() || chance(4)) return;
+    const int edges = pick(1, 2);
+    for (int i = 0; i < edges; ++i) {
+      // Most often the latest, so that there are chains.
+      const int last = static_cast<int>(level.size()) - 1;
+      add(level[static_cast<size_t>(chance(2) ? last : pick(0, last))]);
+    }
+  }
+
+  bool complete(const Graph& graph, Node& node) {
+    static constexpr NodeKind kKinds[] = {
+        NodeKind::kFill,    NodeKind::kFill,       NodeKind::kCounted,    NodeKind::kCounted,
+        NodeKind::kCounted, NodeKind::kKernelCopy, NodeKind::kKernelCopy, NodeKind::kKernelCopy,
+        NodeKind::kMemset,  NodeKind::kCopy,       NodeKind::kCopy,       NodeKind::kCopy,
+        NodeKind::kCopy,    NodeKind::kHost,       NodeKind::kHost,       NodeKind::kHost,
+        NodeKind::kHost,    NodeKind::kHost,       NodeKind::kEmpty,      NodeKind::kChild,
+        NodeKind::kRecord,  NodeKind::kWait};
+    node.kind = kKinds[pick(0, static_cast<int>(std::size(kKinds)) - 1)];
+    node.value = fresh_values(1);
+    switch (node.kind) {
+      case NodeKind::kFill:
+      case NodeKind::kCounted:
+        node.to = some_place(some_buffer([this](const Buffer& b) { return for_kernels(b); }));
+        return true;
+      case NodeKind::kKernelCopy:
+        return places_for_kernel(node.to, node.from);
+      case NodeKind::kMemset:
+        node.to =
+            some_place(some_buffer([](const Buffer& b) { return b.memory == Memory::kDevice; }));
+        return true;
+      case NodeKind::kCopy:
+        return places_for_copy(node.to, node.from);
+      case NodeKind::kHost:
+        node.reads = chance(2);
+        (node.reads ? node.from : node.to) =
+            some_place(some_buffer([](const Buffer& b) { return on_host(b.memory); }));
+        return true;
+      case NodeKind::kChild:
+        return !graph.captured;  // a stream cannot be captured into one
+      case NodeKind::kRecord:
+      case NodeKind::kWait:
+        node.event = pick(0, shared_events_ - 1);
+        // Which record a wait in the same graph is about is not documented.
+        return std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& other) {
+          return (other.kind == NodeKind::kRecord || other.kind == NodeKind::kWait) &&
+                 other.event == node.event;
+        });
+      case NodeKind::kEmpty:
+        return true;
+    }
+    return false;
+  }
+
+  bool complete_graph_call(Operation& operation) {
+    std::vector<int> own;
+    for (size_t i = 0; i < program_.graphs.size(); ++i) {
+      if (program_.graphs[i].thread == operation.thread && !dropped_[i])
+        own.push_back(static_cast<int>(i));
+    }
+    if (own.empty()) return false;
+    operation.graph = own[static_cast<size_t>(pick(0, static_cast<int>(own.size()) - 1))];
+    const Graph& graph = program_.graphs[static_cast<size_t>(operation.graph)];
+    switch (operation.kind) {
+      case Kind::kLaunch:
+        return may_launch(operation.graph);
+      case Kind::kUpdate:
+        operation.value = fresh_values(graph.nodes.size());
+        return true;
+      case Kind::kDropGraph:
+        dropped_[static_cast<size_t>(operation.graph)] = true;
+        return true;
+      case Kind::kSetParams:
+        return change_node(operation);
+      default:
+        return true;
+    }
+  }
+
+  // Of each graph at most as many as there are values for.
+  bool may_launch(int graph) { return ++launches_[static_cast<size_t>(graph)] < 1000; }
+
+  // New values, and other segments of the same buffers.
+  bool change_node(Operation& operation) {
+    const Graph& graph = program_.graphs[static_cast<size_t>(operation.graph)];
+    if (graph.nodes.empty()) return false;
+    operation.node = pick(0, static_cast<int>(graph.nodes.size()) - 1);
+    const Node& node = graph.nodes[static_cast<size_t>(operation.node)];
+    const bool has_values = node.to.buffer >= 0 || node.from.buffer >= 0;
+    if (!has_values || node.inside >= 0) return false;
+    operation.value = fresh_values(1);
+    const auto move = [this](const Place& old) {
+      Place place = old;
+      const size_t segments = program_.buffers[static_cast<size_t>(old.buffer)].segments;
+      place.segment = static_cast<size_t>(pick(0, static_cast<int>(segments - old.count)));
+      return place;
+    };
+    if (node.to.buffer >= 0) operation.to = move(node.to);
+    if (node.from.buffer >= 0) operation.from = move(node.from);
+    return true;
+  }
+
+  // Launches behind each other without a wait, of one graph or two in turn, maybe changed in
+  // between, maybe while the stream cannot go on.
+  void add_launches(const Operation& launch) {
+    Operation other = launch;
+    if (!complete_graph_call(other)) other = launch;
+    if (chance(2))
+      push({.kind = Kind::kHostFunction,
+            .thread = launch.thread,
+            .stream = launch.stream,
+            .hold = static_cast<uint32_t>(pick(1, 40))});
+    const int count = chance(6) ? pick(20, 150) : pick(2, 8);
+    for (int i = 0; i < count; ++i) {
+      Operation next = i % 2 == 0 ? launch : other;
+      if (!may_launch(next.graph)) return;
+      if (chance(6)) next.stream = some_stream(launch.thread);
+      push(next);
+      if (!chance(4)) continue;
+      Operation change{.kind = Kind::kSetParams, .thread = launch.thread, .graph = next.graph};
+      if (change_node(change)) push(change);
+    }
+  }
+
+  // Double buffering: host functions fill the next buffer and check the last one, copies and
+  // kernels run in between in streams of their own, and the thread waits for nothing.
+  void add_pipeline(int thread) {
+    static constexpr int kDepths[] = {1, 2, 3, 5, 10, 20, 40, 80, 200};
+    static constexpr Memory kHost[] = {Memory::kPinned, Memory::kRegistered, Memory::kMapped};
+    const int depth = kDepths[pick(0, std::size(kDepths) - 1)];
+    const size_t words = chance(3) ? 20000 : chance(2) ? 1000 : 16;
+    const int first_event = program_.events;
+    program_.events += 6;
+    const auto event = [&](int which, int k) { return first_event + which * 2 + k % 2; };
+    const auto new_buffer = [&](Memory memory) {
+      program_.buffers.push_back({memory, 2, words});
+      return static_cast<int>(program_.buffers.size()) - 1;
+    };
+    const int in = new_buffer(kHost[pick(0, shares_memory_ ? 2 : 1)]);
+    const int device_in = new_buffer(Memory::kDevice), device_out = new_buffer(Memory::kDevice);
+    const int out = new_buffer(kHost[pick(0, shares_memory_ ? 2 : 1)]);
+    const auto some = [&] {
+      return chance(3) ? shared_streams_ + thread : pick(1, shared_streams_ - 1);
+    };
+    const int up = some(), work = some(), down = some();
+    if (chance(2)) {
+      push({.kind = Kind::kHostFunction,
+            .thread = thread,
+            .stream = up,
+            .hold = static_cast<uint32_t>(pick(1, 100))});
+    }
+    enum Events { kUploaded, kWorked, kDownloaded };
+    for (int k = 0; k < depth; ++k) {
+      const auto half = [&](int buffer) {
+        return Place{.buffer = buffer, .segment = static_cast<size_t>(k % 2), .count = 1};
+      };
+      const auto mark = [&](Kind kind, int stream, Events which) {
+        push({.kind = kind, .thread = thread, .stream = stream, .event = event(which, k)});
+      };
+      if (k >= 2) mark(Kind::kWaitEvent, up, kWorked);
+      push({.kind = Kind::kHostFunction, .thread = thread, .stream = up, .to = half(in)});
+      push({.kind = Kind::kCopyAsync,
+            .thread = thread,
+            .stream = up,
+            .to = half(device_in),
+            .from = half(in)});
+      mark(Kind::kRecord, up, kUploaded);
+      mark(Kind::kWaitEvent, work, kUploaded);
+      if (k >= 2) mark(Kind::kWaitEvent, work, kDownloaded);
+      push({.kind = Kind::kKernelCopy,
+            .thread = thread,
+            .stream = work,
+            .to = half(device_out),
+            .from = half(device_in)});
+      mark(Kind::kRecord, work, kWorked);
+      mark(Kind::kWaitEvent, down, kWorked);
+      push({.kind = Kind::kCopyAsync,
+            .thread = thread,
+            .stream = down,
+            .to = half(out),
+            .from = half(device_out)});
+      mark(Kind::kRecord, down, kDownloaded);
+      push({.kind = Kind::kHostFunction,
+            .thread = thread,
+            .stream = down,
+            .from = half(out),
+            .reads = true});
     }
   }
 
@@ -244,92 +515,13 @@ class Generator {
   Program program_;
   int shared_streams_ = 1, shared_events_ = 1;
   bool shares_memory_ = true;
+  uint32_t next_value_ = 1 << 20;  // of nodes; operations have smaller ones
+  std::vector<bool> dropped_;      // by graph: no call about it follows
+  std::vector<int> launches_;      // by graph
 };
-
-const char* name_of(Memory memory) {
-  switch (memory) {
-    case Memory::kDevice:
-      return "device";
-    case Memory::kPageable:
-      return "pageable";
-    case Memory::kPinned:
-      return "pinned";
-    case Memory::kRegistered:
-      return "registered";
-    case Memory::kMapped:
-      return "mapped";
-  }
-  return "?";
-}
-
-const char* name_of(Kind kind) {
-  static constexpr const char* kNames[] = {
-      "fill",       "kernel copy",  "memset",        "copy async", "copy",      "copy 2d",
-      "host write", "host read",    "host function", "spin",       "record",    "wait event",
-      "event sync", "stream sync",  "context sync",  "new stream", "new event", "load image",
-      "scratch",    "side context", "post",          "await"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-std::string text_of(const Program& program, const Place& place) {
-  const Buffer& buffer = program.buffers[static_cast<size_t>(place.buffer)];
-  std::string text = std::string(name_of(buffer.memory)) + std::to_string(place.buffer) + "[" +
-                     std::to_string(place.segment) + " +" + std::to_string(place.count);
-  if (place.stride != 1) text += " by " + std::to_string(place.stride);
-  return text + "]";
-}
 
 }  // namespace
 
 Program generate(uint64_t seed) { return Generator(seed).run(); }
-
-std::string describe(const Program& program, size_t index) {
-  const Operation& operation = program.operations[index];
-  std::string text = "#" + std::to_string(index) + " thread " + std::to_string(operation.thread) +
-                     ": " + name_of(operation.kind);
-  if (operation.to.buffer >= 0) text += " to " + text_of(program, operation.to);
-  if (operation.from.buffer >= 0) text += " from " + text_of(program, operation.from);
-  switch (operation.kind) {
-    case Kind::kHostRead:
-    case Kind::kHostWrite:
-    case Kind::kEventSync:
-    case Kind::kNewEvent:
-    case Kind::kContextSync:
-    case Kind::kLoad:
-    case Kind::kScratch:
-    case Kind::kSideContext:
-    case Kind::kPost:
-    case Kind::kAwait:
-      break;
-    default:
-      text += " stream " + std::to_string(operation.stream);
-      if (operation.stream == Program::kLegacy)
-        text += " (legacy)";
-      else if (program.blocking[static_cast<size_t>(operation.stream)])
-        text += " (blocking)";
-  }
-  if (operation.kind == Kind::kRecord || operation.kind == Kind::kWaitEvent ||
-      operation.kind == Kind::kEventSync || operation.kind == Kind::kNewEvent)
-    text += " event " + std::to_string(operation.event);
-  if (operation.kind == Kind::kPost || operation.kind == Kind::kAwait)
-    text += " token " + std::to_string(operation.token);
-  if (operation.kind == Kind::kSpin) text += " " + std::to_string(operation.value) + " us";
-  return text;
-}
-
-std::string describe(const Program& program) {
-  std::string text = "seed " + std::to_string(program.seed) + "\n";
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
-    const Buffer& buffer = program.buffers[i];
-    text += std::string("buffer ") + name_of(buffer.memory) + std::to_string(i) + ": " +
-            std::to_string(buffer.segments) + " segments of " + std::to_string(buffer.words) +
-            " words\n";
-  }
-  text += std::string("image: ") + std::to_string(program.image_bytes >> 20) + " MiB\n";
-  for (size_t i = 0; i < program.operations.size(); ++i) {
-    if (program.kept[i]) text += describe(program, i) + "\n";
-  }
-  return text;
-}
 
 }  // namespace fargpu::hunt

@@ -60,5 +60,36 @@ TEST(GenerateTest, LargeImagesAreLoadedBySeveralThreads) {
   EXPECT_LT(large, kPrograms / 10);  // they take long
 }
 
+TEST(GenerateTest, GraphsHaveAllKindsOfNodesAndAreCapturedOrBuilt) {
+  std::set<NodeKind> built, captured;
+  size_t changed = 0, most_launches = 0;
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = generate(seed);
+    for (size_t i = 0; i < program.graphs.size(); ++i) {
+      const Graph& graph = program.graphs[i];
+      for (const Node& node : graph.nodes) (graph.captured ? captured : built).insert(node.kind);
+      most_launches = std::max(most_launches, launches_of(program, static_cast<int>(i)).size());
+    }
+    for (const Operation& operation : program.operations)
+      changed += operation.kind == Kind::kSetParams || operation.kind == Kind::kUpdate ? 1 : 0;
+  }
+  EXPECT_EQ(built.size(), 10u);
+  EXPECT_EQ(captured.size(), 9u);  // no child
+  EXPECT_GT(changed, kPrograms / 4);
+  EXPECT_GT(most_launches, 50u);
+}
+
+TEST(GenerateTest, PipelinesAreFromOneToHundredsOfStepsDeep) {
+  std::set<size_t> held;
+  size_t longest = 0;
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = generate(seed);
+    longest = std::max(longest, program.operations.size());
+    for (const Operation& operation : program.operations) held.insert(operation.hold);
+  }
+  EXPECT_GT(longest, 2000u);
+  EXPECT_GT(held.size(), 20u);
+}
+
 }  // namespace
 }  // namespace fargpu::hunt

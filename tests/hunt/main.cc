@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <random>
+#include <string>
 
 #include "tests/hunt/run.h"
 
@@ -29,11 +31,10 @@ void on_hang(int) {
 }
 
 // False: the program failed, and that was said.
-bool try_one(const Device& device, const Program& program, const Mistakes& mistakes,
-             unsigned limit) {
+bool try_one(const Device& device, const Program& program, Mistake mistake, unsigned limit) {
   seed_under_way = program.seed;
   alarm(limit);
-  const std::string failure = run(device, program, allowed_values(program), mistakes);
+  const std::string failure = run(device, program, allowed_values(program), mistake);
   alarm(0);
   if (failure.empty()) return true;
   std::printf("WRONG seed %llu: %s\n", static_cast<unsigned long long>(program.seed),
@@ -50,7 +51,7 @@ int main(int argc, char** argv) {
   unsigned limit = 30, repeat = 20;
   std::vector<size_t> without;
   bool print = false;
-  Mistakes mistakes;
+  Mistake mistake = Mistake::kNone;
   app.add_option("--seed", seed, "the first program's; the next ones follow (default: by chance)");
   app.add_option("--seconds", seconds, "how long to go on")->capture_default_str();
   app.add_option("--limit", limit, "a program that takes longer, in seconds, hangs")
@@ -59,17 +60,20 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", repeat, "how often, with --replay")->capture_default_str();
   app.add_option("--without", without, "operations to leave out, with --replay")->delimiter(',');
   app.add_flag("--print", print, "only print the program of --replay");
-  app.add_flag("--skip-waits", mistakes.skip_waits,
-               "leave out waits for events, to see that the checker notices");
+  const std::map<std::string, Mistake> mistakes{{"waits", Mistake::kWaits},
+                                                {"edges", Mistake::kEdges},
+                                                {"params", Mistake::kParams},
+                                                {"launches", Mistake::kLaunches},
+                                                {"host-nodes", Mistake::kHostNodes}};
+  app.add_option("--mistake", mistake, "break the programs, to see that the checker notices")
+      ->transform(CLI::CheckedTransformer(mistakes));
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
 
   Program program;
   if (*replay_option) {
     program = generate(replay);
-    for (const size_t index : without) {
-      if (index < program.kept.size()) program.kept[index] = false;
-    }
+    for (const size_t number : without) leave_out(program, number);
     if (print) {
       std::fputs(describe(program).c_str(), stdout);
       return 0;
@@ -79,7 +83,7 @@ int main(int argc, char** argv) {
   const Device device = open_device();
   if (*replay_option) {
     for (unsigned i = 0; i < repeat; ++i) {
-      if (!try_one(device, program, mistakes, limit)) return 1;
+      if (!try_one(device, program, mistake, limit)) return 1;
     }
     std::printf("%u runs were right\n", repeat);
     return 0;
@@ -89,7 +93,7 @@ int main(int argc, char** argv) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   uint64_t done = 0;
   for (; Clock::now() < end; ++done) {
-    if (!try_one(device, generate(seed + done), mistakes, limit)) return 1;
+    if (!try_one(device, generate(seed + done), mistake, limit)) return 1;
   }
   std::printf("%llu programs were right\n", static_cast<unsigned long long>(done));
   return 0;

@@ -1,118 +1,98 @@
 #include "tests/hunt/order.h"
 
-#include <algorithm>
-#include <map>
-#include <set>
+#include "tests/hunt/points.h"
+#include "tests/hunt/values.h"
 
 namespace fargpu::hunt {
 namespace {
 
-// Points in an order in which edges only lead forward, each with the set of those before it.
-class Points {
- public:
-  size_t add() {
-    before_.emplace_back();
-    return before_.size() - 1;
-  }
-  void edge(size_t from, size_t to) {
-    std::vector<uint64_t>& bits = before_[to];
-    const std::vector<uint64_t>& more = before_[from];
-    if (bits.size() < from / 64 + 1) bits.resize(from / 64 + 1);
-    for (size_t i = 0; i < more.size(); ++i) bits[i] |= more[i];
-    bits[from / 64] |= uint64_t{1} << (from % 64);
-  }
-  bool is_before(size_t a, size_t b) const {
-    const std::vector<uint64_t>& bits = before_[b];
-    return a / 64 < bits.size() && (bits[a / 64] >> (a % 64) & 1) != 0;
-  }
-
- private:
-  std::vector<std::vector<uint64_t>> before_;
-};
-
-constexpr size_t kNone = SIZE_MAX;
+constexpr size_t kNone = Points::kNone;
 
 struct Steps {
   size_t begin = kNone, end = kNone;   // of the call
   size_t read = kNone, write = kNone;  // write: also "done" of what only orders
   size_t seen = kNone;                 // what streams see of it that wait for its stream implicitly
   bool submitted = false;              // stands in a stream
-};
-
-struct Write {
-  size_t point;
-  std::vector<uint32_t> values;
+  int incarnation = 0;                 // which of the streams that were made in one place
 };
 
 class Order {
  public:
   explicit Order(const Program& program)
-      : program_(program), steps_(program.operations.size()), last_(program.threads, kNone) {}
+      : program_(program),
+        steps_(program.operations.size()),
+        last_(static_cast<size_t>(program.threads), kNone),
+        incarnations_(static_cast<size_t>(program.streams)),
+        launched_(program.graphs.size(), kNone),
+        launches_(program.graphs.size()) {}
 
   Allowed run() {
-    Allowed allowed(program_.operations.size());
     // Writes that come after a read in the list may still be unordered to it: first all points.
     for (size_t i = 0; i < program_.operations.size(); ++i) {
       if (program_.kept[i]) place(i);
     }
-    collect_values();
-    for (size_t i = 0; i < program_.operations.size(); ++i) {
-      const Operation& operation = program_.operations[i];
-      if (!program_.kept[i] || !checks(operation)) continue;
-      for (const auto& segments : seen_by(i)) {
-        allowed[i].emplace_back(segments.begin(), segments.end());
-      }
+    Allowed allowed;
+    const Seen seen = values_seen(accesses_, points_);
+    for (size_t i = 0; i < accesses_.size(); ++i) {
+      if (accesses_[i].to.buffer >= 0 || accesses_[i].from.buffer < 0) continue;
+      std::vector<std::vector<uint32_t>> values;
+      for (const auto& segment : seen[i]) values.emplace_back(segment.begin(), segment.end());
+      allowed.set(accesses_[i].operation, accesses_[i].node, std::move(values));
     }
     return allowed;
   }
 
  private:
-  static bool checks(const Operation& operation) {
-    return operation.kind == Kind::kHostRead ||
-           (operation.kind == Kind::kHostFunction && operation.reads);
-  }
-
   Memory memory_of(const Place& place) const { return program_.buffers[place.buffer].memory; }
 
-  // Everything earlier in `stream` whose call ended before point `at`; the legacy stream orders
-  // itself with all blocking ones (`implicitly`).
-  void follow_stream(int stream, size_t before_call, size_t point, size_t self,
-                     bool implicitly = true) {
-    for (size_t i = 0; i < self; ++i) {
+  // Everything earlier in the stream whose call ended before point `before_call`; the legacy stream
+  // orders itself with all blocking ones (`implicitly`).
+  void follow_stream(size_t self, size_t before_call, size_t point, bool implicitly = true) {
+    const Operation& operation = program_.operations[self];
+    const int stream = operation.stream;
+    // The latest ones first: they stand for those before them.
+    for (size_t i = self; i-- > 0;) {
       const Steps& other = steps_[i];
       if (!other.submitted || !points_.is_before(other.end, before_call)) continue;
       const int its = program_.operations[i].stream;
       // A wait may be for nothing, and then does nothing.
-      const bool acts = program_.operations[self].kind != Kind::kWaitEvent;
+      const bool acts = operation.kind != Kind::kWaitEvent;
       const bool ordered = acts && ((stream == Program::kLegacy && program_.blocking[its]) ||
                                     (its == Program::kLegacy && program_.blocking[stream]));
       // A stream that was destroyed and one made in its place are two.
       if (its == stream) {
-        if (!renewed_between(i, self)) points_.edge(other.write, point);
+        if (other.incarnation == steps_[self].incarnation) points_.edge(other.write, point);
       } else if (implicitly && ordered && other.seen != kNone) {
         points_.edge(other.seen, point);
       }
     }
   }
 
-  bool renewed_between(size_t first, size_t second) const {
-    const int stream = program_.operations[first].stream;
-    for (size_t i = first + 1; i < second; ++i) {
-      const Operation& operation = program_.operations[i];
-      if (program_.kept[i] && operation.kind == Kind::kNewStream && operation.stream == stream)
-        return true;
+  // Where an operation records `event`; kNone: it does not.
+  size_t record_of(size_t i, int event) const {
+    const Operation& operation = program_.operations[i];
+    if (operation.kind == Kind::kRecord && operation.event == event) return steps_[i].write;
+    if (operation.kind != Kind::kLaunch) return kNone;
+    const auto found = recorded_by_launch_.find({i, event});
+    return found == recorded_by_launch_.end() ? kNone : found->second;
+  }
+  // The same for one that has no points yet.
+  bool records(const Operation& operation, int event) const {
+    if (operation.kind == Kind::kRecord) return operation.event == event;
+    if (operation.kind != Kind::kLaunch) return false;
+    for (const Node& node : program_.graphs[static_cast<size_t>(operation.graph)].nodes) {
+      if (node.kept && node.kind == NodeKind::kRecord && node.event == event) return true;
     }
     return false;
   }
 
   // The record that a wait for `event` is about; kNone: none, or it depends on timing.
-  size_t recorded(size_t self, size_t call) const {
-    const int event = program_.operations[self].event;
+  size_t recorded(int event, size_t self, size_t call) const {
     size_t latest = kNone;
     for (size_t i = 0; i < program_.operations.size(); ++i) {
       const Operation& operation = program_.operations[i];
-      if (!program_.kept[i] || operation.event != event) continue;
-      if (operation.kind != Kind::kRecord && operation.kind != Kind::kNewEvent) continue;
+      const bool renews = operation.kind == Kind::kNewEvent && operation.event == event;
+      if (i == self || !program_.kept[i] || !(renews || records(operation, event))) continue;
       if (i > self) {
         // One that another thread may do earlier than this call.
         if (operation.thread != program_.operations[self].thread) return kNone;
@@ -122,14 +102,14 @@ class Order {
       if (latest != kNone && !points_.is_before(steps_[latest].end, steps_[i].begin)) return kNone;
       latest = i;
     }
-    if (latest == kNone || program_.operations[latest].kind == Kind::kNewEvent) return kNone;
-    return steps_[latest].write;
+    return latest == kNone ? kNone : record_of(latest, event);
   }
 
   void place(size_t i) {
     const Operation& operation = program_.operations[i];
     Steps& steps = steps_[i];
     steps.begin = points_.add();
+    steps.incarnation = incarnations_[static_cast<size_t>(operation.stream)];
     if (last_[operation.thread] != kNone) points_.edge(last_[operation.thread], steps.begin);
     if (operation.kind == Kind::kAwait) {
       for (size_t j = 0; j < i; ++j) {
@@ -140,10 +120,10 @@ class Order {
     }
     switch (operation.kind) {
       case Kind::kHostRead:
-        steps.read = in_thread(steps.begin);
+        steps.read = points_.add_after(steps.begin);
         break;
       case Kind::kHostWrite:
-        steps.write = in_thread(steps.begin);
+        steps.write = points_.add_after(steps.begin);
         break;
       case Kind::kFill:
       case Kind::kKernelCopy:
@@ -157,11 +137,17 @@ class Order {
       case Kind::kCopy2D:
         submit(i);
         break;
+      case Kind::kLaunch:
+        launch(i);
+        break;
+      case Kind::kNewStream:
+        ++incarnations_[static_cast<size_t>(operation.stream)];
+        break;
       default:
         break;
     }
-    steps.end = points_.add();
-    points_.edge(steps.begin, steps.end);
+    if (operation.to.buffer >= 0 || operation.from.buffer >= 0) add_access(i);
+    steps.end = points_.add_after(steps.begin);
     for (const size_t done : {steps.read, steps.write}) {
       if (done != kNone && !steps.submitted) points_.edge(done, steps.end);
     }
@@ -169,39 +155,108 @@ class Order {
     last_[operation.thread] = steps.end;
   }
 
-  size_t in_thread(size_t begin) {
-    const size_t point = points_.add();
-    points_.edge(begin, point);
-    return point;
+  void add_access(size_t i) {
+    const Operation& operation = program_.operations[i];
+    // Changes of nodes have places, and touch nothing.
+    if (operation.kind == Kind::kSetParams) return;
+    accesses_.push_back({.operation = i,
+                         .to = operation.reads ? Place{} : operation.to,
+                         .from = operation.from,
+                         .value = operation.value,
+                         .read = steps_[i].read,
+                         .write = steps_[i].write});
   }
 
   void submit(size_t i) {
     const Operation& operation = program_.operations[i];
     Steps& steps = steps_[i];
     steps.submitted = true;
-    steps.read = in_thread(steps.begin);
+    steps.read = points_.add_after(steps.begin);
     const bool copies = operation.kind == Kind::kCopy || operation.kind == Kind::kCopy2D ||
                         operation.kind == Kind::kCopyAsync;
     // Bytes of pageable memory may be taken as early as the call. Those of other host memory are
     // taken in the order of the copy's own stream, but not of what it waits for implicitly
     // (measured on an H200: 128 bytes from pinned memory in the legacy stream).
     if (!(copies && memory_of(operation.from) == Memory::kPageable))
-      follow_stream(operation.stream, steps.begin, steps.read, i,
-                    !(copies && on_host(memory_of(operation.from))));
+      follow_stream(i, steps.begin, steps.read, !(copies && on_host(memory_of(operation.from))));
     if (operation.kind == Kind::kWaitEvent) {
-      if (const size_t record = recorded(i, steps.begin); record != kNone) {
+      if (const size_t record = recorded(operation.event, i, steps.begin); record != kNone) {
         points_.edge(record, steps.read);
         steps.seen = record;
       }
     }
-    steps.write = points_.add();
-    points_.edge(steps.read, steps.write);
-    follow_stream(operation.stream, steps.begin, steps.write, i);
+    steps.write = points_.add_after(steps.read);
+    follow_stream(i, steps.begin, steps.write);
     // A stream is idle while a host function runs, and what waits for it implicitly does not wait
     // for the function (measured: a copy in the legacy stream, an H200); nor for a record after it.
     if (operation.kind != Kind::kHostFunction && operation.kind != Kind::kRecord &&
         operation.kind != Kind::kWaitEvent)
       steps.seen = steps.write;
+  }
+
+  // Behind what is in the stream and behind the launch of the same executable graph before. Streams
+  // that wait for this one implicitly may wait for less than all of it: it may have host nodes.
+  void launch(size_t i) {
+    const Operation& operation = program_.operations[i];
+    const auto graph = static_cast<size_t>(operation.graph);
+    Steps& steps = steps_[i];
+    steps.submitted = true;
+    steps.read = points_.add_after(steps.begin);
+    follow_stream(i, steps.begin, steps.read, /*implicitly=*/false);
+    if (launched_[graph] != kNone) points_.edge(steps_[launched_[graph]].write, steps.read);
+    const std::vector<Node>& nodes = program_.graphs[graph].nodes;
+    std::vector<Ends> ends(nodes.size());
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      if (nodes[n].kept && nodes[n].inside < 0)
+        place_node(i, static_cast<int>(n), steps.read, ends);
+    }
+    steps.write = points_.add_after(steps.read);
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      if (nodes[n].kept && nodes[n].inside < 0) points_.edge(ends[n].write, steps.write);
+    }
+    launched_[graph] = i;
+    ++launches_[graph];
+  }
+
+  struct Ends {
+    size_t read = kNone, write = kNone;
+  };
+
+  // `start`: of the launch, or of the child that the node is in.
+  void place_node(size_t i, int index, size_t start, std::vector<Ends>& ends) {
+    const size_t graph = static_cast<size_t>(program_.operations[i].graph);
+    const Node node = node_at(program_, i, index);
+    const std::vector<Node>& nodes = program_.graphs[graph].nodes;
+    Ends& own = ends[static_cast<size_t>(index)];
+    own.read = points_.add_after(start);
+    for (const int before : node.after)
+      points_.edge(ends[static_cast<size_t>(before)].write, own.read);
+    if (node.kind == NodeKind::kWait) {
+      const size_t record = recorded(node.event, i, steps_[i].begin);
+      if (record != kNone) points_.edge(record, own.read);
+    }
+    for (size_t n = static_cast<size_t>(index) + 1; n < nodes.size(); ++n) {
+      if (nodes[n].kept && nodes[n].inside == index)
+        place_node(i, static_cast<int>(n), own.read, ends);
+    }
+    // Of pageable memory the driver may take the bytes before the node's turn (measured on an H100:
+    // before an earlier launch had run).
+    const bool early = node.kind == NodeKind::kCopy && memory_of(node.from) == Memory::kPageable;
+    const size_t taken = early ? points_.add_after(steps_[i].begin) : own.read;
+    own.write = points_.add_after(own.read);
+    if (early) points_.edge(taken, own.write);
+    for (size_t n = static_cast<size_t>(index) + 1; n < nodes.size(); ++n) {
+      if (nodes[n].kept && nodes[n].inside == index) points_.edge(ends[n].write, own.write);
+    }
+    if (node.kind == NodeKind::kRecord) recorded_by_launch_[{i, node.event}] = own.write;
+    if (node.to.buffer < 0 && node.from.buffer < 0) return;
+    accesses_.push_back({.operation = i,
+                         .node = index,
+                         .to = node.reads ? Place{} : node.to,
+                         .from = node.from,
+                         .value = node.value + (counts(node) ? launches_[graph] : 0),
+                         .read = taken,
+                         .write = own.write});
   }
 
   // What the end of a call waits for.
@@ -228,7 +283,8 @@ class Order {
         // It is no work itself: what other streams it would be ordered behind does not matter.
         for (size_t j = 0; j < i; ++j) {
           if (steps_[j].submitted && program_.operations[j].stream == operation.stream &&
-              points_.is_before(steps_[j].end, steps.begin) && !renewed_between(j, i))
+              points_.is_before(steps_[j].end, steps.begin) &&
+              steps_[j].incarnation == steps.incarnation)
             points_.edge(steps_[j].write, steps.end);
         }
         break;
@@ -239,7 +295,7 @@ class Order {
         }
         break;
       case Kind::kEventSync:
-        if (const size_t record = recorded(i, steps.begin); record != kNone)
+        if (const size_t record = recorded(operation.event, i, steps.begin); record != kNone)
           points_.edge(record, steps.end);
         break;
       default:
@@ -247,80 +303,24 @@ class Order {
     }
   }
 
-  using Key = std::pair<int, size_t>;  // buffer, segment
-  struct Access {
-    size_t operation, index;  // index: which segment of the operation
-  };
-
-  static bool writes(const Operation& operation) {
-    return operation.to.buffer >= 0 && !operation.reads;
-  }
-
-  // What an operation writes may depend on what it reads, and that on writes in turn: sets grow
-  // until nothing changes.
-  void collect_values() {
-    std::vector<size_t> writers;
-    for (size_t i = 0; i < program_.operations.size(); ++i) {
-      const Operation& operation = program_.operations[i];
-      if (!program_.kept[i] || !writes(operation)) continue;
-      writers.push_back(i);
-      for (size_t k = 0; k < operation.to.count; ++k) {
-        writes_[{operation.to.buffer, operation.to.segment + k * operation.to.stride}].push_back(
-            {i, k});
-        values_[{i, k}];
-        if (operation.from.buffer < 0) values_[{i, k}].insert(operation.value);
-      }
-    }
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const size_t i : writers) {
-        if (program_.operations[i].from.buffer < 0) continue;
-        const auto seen = seen_by(i);
-        for (size_t k = 0; k < seen.size(); ++k) {
-          std::set<uint32_t>& values = values_[{i, k}];
-          const size_t before = values.size();
-          values.insert(seen[k].begin(), seen[k].end());
-          changed |= values.size() != before;
-        }
-      }
-    }
-  }
-
-  std::vector<std::set<uint32_t>> seen_by(size_t reader) const {
-    const Place& from = program_.operations[reader].from;
-    const size_t at = steps_[reader].read;
-    std::vector<std::set<uint32_t>> seen(from.count);
-    for (size_t k = 0; k < from.count; ++k) {
-      static const std::vector<Access> kNothing;
-      const auto found = writes_.find({from.buffer, from.segment + k * from.stride});
-      const std::vector<Access>& all = found == writes_.end() ? kNothing : found->second;
-      bool overwritten = false;  // the zeros of the beginning
-      for (const Access& write : all) {
-        const size_t point = steps_[write.operation].write;
-        if (write.operation == reader || points_.is_before(at, point)) continue;
-        overwritten |= points_.is_before(point, at);
-        const bool hidden = std::any_of(all.begin(), all.end(), [&](const Access& other) {
-          const size_t between = steps_[other.operation].write;
-          return points_.is_before(point, between) && points_.is_before(between, at);
-        });
-        if (hidden) continue;
-        const auto& values = values_.at({write.operation, write.index});
-        seen[k].insert(values.begin(), values.end());
-      }
-      if (!overwritten) seen[k].insert(0);
-    }
-    return seen;
-  }
-
   const Program& program_;
   Points points_;
   std::vector<Steps> steps_;
-  std::vector<size_t> last_;  // by thread: where it is
-  std::map<Key, std::vector<Access>> writes_;
-  std::map<std::pair<size_t, size_t>, std::set<uint32_t>> values_;
+  std::vector<Access> accesses_;
+  std::vector<size_t> last_;                                     // by thread: where it is
+  std::vector<int> incarnations_;                                // by stream
+  std::vector<size_t> launched_;                                 // by graph: its last launch
+  std::vector<uint32_t> launches_;                               // by graph
+  std::map<std::pair<size_t, int>, size_t> recorded_by_launch_;  // by launch and event
 };
 
 }  // namespace
+
+const std::vector<std::vector<uint32_t>>& Allowed::at(size_t operation, int node) const {
+  static const std::vector<std::vector<uint32_t>> kNothing;
+  const auto found = values_.find({operation, node});
+  return found == values_.end() ? kNothing : found->second;
+}
 
 Allowed allowed_values(const Program& program) { return Order(program).run(); }
 

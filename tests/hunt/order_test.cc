@@ -201,6 +201,126 @@ TEST_F(OrderTest, WorkOfADestroyedStreamIsNotOrderedToItsSuccessor) {
   EXPECT_EQ(read(), (Values{5, 6}));
 }
 
+// One graph (0) of nodes that bring, fill and look.
+class GraphOrderTest : public OrderTest {
+ protected:
+  GraphOrderTest() { program_.graphs.emplace_back(); }
+
+  int node(NodeKind kind, std::vector<int> after = {}, Place to = {}, Place from = {}) {
+    std::vector<Node>& nodes = program_.graphs[0].nodes;
+    Node node{.kind = kind, .after = std::move(after)};
+    node.value = static_cast<uint32_t>(nodes.size() + 1) << 10;
+    node.to = to, node.from = from;
+    node.reads = kind == NodeKind::kHost && to.buffer < 0;
+    nodes.push_back(node);
+    return static_cast<int>(nodes.size()) - 1;
+  }
+  size_t launch(int stream) { return add({.kind = Kind::kLaunch, .stream = stream, .graph = 0}); }
+  Values seen_by(size_t operation, int node) {
+    program_.kept.assign(program_.operations.size(), true);
+    return allowed_values(program_).at(operation, node)[0];
+  }
+};
+
+TEST_F(GraphOrderTest, EdgesOrderNodesAndNothingElseDoes) {
+  const int filled = node(NodeKind::kFill, {}, at(0));
+  const int brought = node(NodeKind::kCopy, {filled}, at(1), at(0));
+  const int looked = node(NodeKind::kHost, {brought}, {}, at(1));
+  const int looked_early = node(NodeKind::kHost, {filled}, {}, at(1));
+  const size_t launched = launch(1);
+  EXPECT_EQ(seen_by(launched, looked), (Values{1024}));
+  EXPECT_EQ(seen_by(launched, looked_early), (Values{0, 1024}));
+}
+
+TEST_F(GraphOrderTest, LaunchesOfOneGraphAreInOrderInWhateverStreams) {
+  node(NodeKind::kCounted, {}, at(0));
+  launch(1);
+  launch(2);
+  bring(2);
+  synchronize(2);
+  EXPECT_EQ(read(), (Values{1025}));
+}
+
+TEST_F(GraphOrderTest, ALaunchIsBehindItsStreamAndBeforeWhatFollows) {
+  node(NodeKind::kCopy, {}, at(1), at(0));
+  fill(1, 5);
+  launch(1);
+  fill(1, 6);
+  synchronize(1);
+  EXPECT_EQ(read(), (Values{5}));
+}
+
+TEST_F(GraphOrderTest, ALaunchIsNotOrderedToOtherStreams) {
+  node(NodeKind::kCopy, {}, at(1), at(0));
+  fill(2, 5);
+  launch(1);
+  synchronize(1);
+  EXPECT_EQ(read(), (Values{0, 5}));
+}
+
+TEST_F(GraphOrderTest, AChangeCountsFromTheNextLaunchOn) {
+  const int filled = node(NodeKind::kFill, {}, at(0));
+  const int looked =
+      node(NodeKind::kHost, {node(NodeKind::kCopy, {filled}, at(1), at(0))}, {}, at(1));
+  const size_t first = launch(1);
+  add({.kind = Kind::kSetParams, .value = 7, .to = at(0), .graph = 0, .node = filled});
+  const size_t second = launch(1);
+  add({.kind = Kind::kUpdate, .value = 4096, .graph = 0});
+  const size_t third = launch(1);
+  EXPECT_EQ(seen_by(first, looked), (Values{1024}));
+  EXPECT_EQ(seen_by(second, looked), (Values{7}));
+  EXPECT_EQ(seen_by(third, looked), (Values{4096}));
+}
+
+TEST_F(GraphOrderTest, WhatFollowsAChildFollowsAllThatIsInside) {
+  const int child = node(NodeKind::kChild);
+  const int inside = node(NodeKind::kFill, {}, at(0));
+  program_.graphs[0].nodes[static_cast<size_t>(inside)].inside = child;
+  const int looked =
+      node(NodeKind::kHost, {node(NodeKind::kCopy, {child}, at(1), at(0))}, {}, at(1));
+  EXPECT_EQ(seen_by(launch(1), looked), (Values{2048}));
+}
+
+TEST_F(GraphOrderTest, EventsOfNodesOrderStreams) {
+  const int filled = node(NodeKind::kFill, {}, at(0));
+  node(NodeKind::kRecord, {filled});
+  launch(1);
+  event(Kind::kWaitEvent, 2);
+  bring(2);
+  synchronize(2);
+  EXPECT_EQ(read(), (Values{1024}));
+}
+
+TEST_F(GraphOrderTest, ANodeThatWaitsFollowsTheRecordAtTheLaunch) {
+  const int waited = node(NodeKind::kWait);
+  const int brought = node(NodeKind::kCopy, {waited}, at(1), at(0));
+  const int looked = node(NodeKind::kHost, {brought}, {}, at(1));
+  fill(2, 5);
+  event(Kind::kRecord, 2);
+  EXPECT_EQ(seen_by(launch(1), looked), (Values{5}));
+}
+
+TEST_F(GraphOrderTest, BytesOfPageableMemoryMayBeTakenFromTheLaunchOn) {
+  const int written = node(NodeKind::kHost, {}, at(2));
+  node(NodeKind::kCopy, {written}, at(0), at(2));
+  launch(1);
+  launch(1);
+  bring(1);
+  synchronize(1);
+  EXPECT_EQ(read(), (Values{0, 1024, 1025}));
+}
+
+TEST_F(GraphOrderTest, WhatIsLeftOutLeavesItsOrder) {
+  const int filled = node(NodeKind::kFill, {}, at(0));
+  const int between = node(NodeKind::kEmpty, {filled});
+  const int brought = node(NodeKind::kCopy, {between}, at(1), at(0));
+  const int looked = node(NodeKind::kHost, {brought}, {}, at(1));
+  const size_t launched = launch(1);
+  program_.kept.assign(program_.operations.size(), true);
+  ASSERT_TRUE(leave_out(program_, program_.operations.size() + static_cast<size_t>(between)));
+  EXPECT_EQ(seen_by(launched, looked), (Values{1024}));
+}
+
 TEST_F(OrderTest, ProgramsAreTheSameForTheSameSeed) {
   EXPECT_EQ(describe(generate(17)), describe(generate(17)));
   EXPECT_NE(describe(generate(17)), describe(generate(18)));

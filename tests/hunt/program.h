@@ -4,7 +4,8 @@
 // A buffer is a row of segments; an operation writes or reads whole segments. Every writing
 // operation writes a value of its own into each word, so that a read tells whose word it saw.
 // Operations stand in one list in an order in which they may be generated: a thread does its own in
-// this order, and waits for others only where an operation says so.
+// this order, and waits for others only where an operation says so. What a graph does stands in a
+// list of its nodes, and happens at each launch.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +46,12 @@ enum class Kind {
   kSideContext,  // makes a second context, works in it, destroys it
   kPost,         // thread `thread` lets those waiting for `token` go on
   kAwait,
+  kInstantiate,  // graph `graph` becomes executable; a launch does it where nothing else did
+  kLaunch,       // of graph `graph`
+  kUpload,       // the same executable graph
+  kSetParams,    // node `node` of the executable graph gets `value` and the places `to`, `from`
+  kUpdate,       // cuGraphExecUpdate: all its nodes get new values, from `value` on
+  kDropGraph,    // destroys the executable graph, whose launches go on; no launch follows
 };
 
 // `count` segments, each `stride` after the one before.
@@ -53,6 +60,44 @@ struct Place {
   size_t segment = 0;
   size_t count = 0;
   size_t stride = 1;
+};
+
+enum class NodeKind {
+  kFill,
+  kCounted,
+  kKernelCopy,
+  kMemset,
+  kCopy,
+  kHost,
+  kEmpty,
+  kChild,
+  kRecord,
+  kWait
+};
+
+// A node of a graph. A counted fill (kCounted) and a host node that writes add to their value how
+// often they have run, so that every launch writes something else.
+struct Node {
+  NodeKind kind = NodeKind::kEmpty;
+  std::vector<int> after;  // nodes of the same level, with smaller numbers
+  int inside = -1;         // the child node that it is in; those of a child directly follow it
+  int lane = 0;            // where the graph is captured: which of its streams
+  int event = 0;
+  uint32_t value = 0;
+  Place to{}, from{};
+  bool reads = false;      // kHost
+  bool kept = true;        // shrinking clears it
+  size_t version = kMade;  // of node_at(): the operation that gave it these values
+
+  static constexpr size_t kMade = SIZE_MAX;
+};
+
+// A graph and the one executable graph that is made of it. All calls about it are one thread's.
+struct Graph {
+  static constexpr int kLanes = 3;
+  int thread = 0;
+  bool captured = false;  // from streams, one of which is the origin; otherwise built node by node
+  std::vector<Node> nodes;
 };
 
 struct Operation {
@@ -64,6 +109,8 @@ struct Operation {
   uint32_t value = 0;
   Place to{}, from{};
   bool reads = false;  // kHostFunction
+  uint32_t hold = 0;   // kHostFunction: it takes this many milliseconds
+  int graph = -1, node = -1;
 };
 
 struct Program {
@@ -76,11 +123,25 @@ struct Program {
   int tokens = 0;
   size_t image_bytes = 0;  // at least; of the image that kLoad loads, which no cache knows
   std::vector<Buffer> buffers;
+  std::vector<Graph> graphs;
   std::vector<Operation> operations;
   std::vector<bool> kept;  // by operation: it takes part; shrinking clears entries
 };
 
 Program generate(uint64_t seed);
+
+// Leaves out an operation or, counted on behind the operations, a node of a graph: what came after
+// the node comes after what it came after. False: there is none of that number.
+bool leave_out(Program& program, size_t number);
+
+// The node as launch `operation` runs it, or as a change `operation` leaves it.
+Node node_at(const Program& program, size_t operation, int node);
+// Whether each launch adds to what the node writes.
+inline bool counts(const Node& node) {
+  return node.kind == NodeKind::kCounted || (node.kind == NodeKind::kHost && !node.reads);
+}
+// The launches of a graph, in the order in which they are made.
+std::vector<size_t> launches_of(const Program& program, int graph);
 
 // Whether the device, or this process, may touch the memory directly.
 inline bool on_device(Memory memory) {

@@ -1,6 +1,5 @@
 #include "tests/hunt/run.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,13 +8,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <random>
-#include <stdexcept>
+#include <shared_mutex>
 #include <thread>
+
+#include "tests/hunt/buffers.h"
+#include "tests/hunt/call.h"
+#include "tests/hunt/graphs.h"
 
 extern "C" const char kernels_ptx[];  // tests/orderings/kernels.cu
 
@@ -25,18 +26,6 @@ namespace {
 constexpr size_t kMostThreads = 8;
 std::array<std::atomic<int>, kMostThreads> positions;  // by thread: its operation, -1: none
 
-struct Failure : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-void need(CUresult result, const char* call) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  cuGetErrorName(result, &name);
-  throw Failure(std::string(call) + " gave " + (name == nullptr ? "an unknown error" : name));
-}
-#define CU(...) need((__VA_ARGS__), #__VA_ARGS__)
-
 class Run;
 struct HostCall {
   Run* run;
@@ -45,12 +34,14 @@ struct HostCall {
 
 class Run {
  public:
-  Run(const Device& device, const Program& program, const Allowed& allowed,
-      const Mistakes& mistakes)
+  Run(const Device& device, const Program& program, const Allowed& allowed, Mistake mistake)
       : device_(device),
         program_(program),
         allowed_(allowed),
-        mistakes_(mistakes),
+        mistake_(mistake),
+        buffers_(program),
+        graphs_(device, program, allowed, buffers_, events_, mistake,
+                [this](const std::string& why) { fail(why); }),
         tokens_(static_cast<size_t>(program.tokens)) {}
 
   std::string run() {
@@ -79,50 +70,10 @@ class Run {
     return !failure_.empty();
   }
 
-  size_t bytes_of(const Buffer& buffer) const { return buffer.segments * buffer.words * 4; }
-  size_t segment_bytes(const Place& place) const { return buffer_of(place).words * 4; }
-  const Buffer& buffer_of(const Place& place) const {
-    return program_.buffers[static_cast<size_t>(place.buffer)];
-  }
-  CUdeviceptr address_of(const Place& place, size_t k = 0) const {
-    return memory_[static_cast<size_t>(place.buffer)] +
-           (place.segment + k * place.stride) * segment_bytes(place);
-  }
-  uint32_t* words_of(const Place& place, size_t k) const {
-    return reinterpret_cast<uint32_t*>(address_of(place, k));
-  }
-
   void make() {
     CU(cuCtxSetCurrent(device_.context));
-    for (const Buffer& buffer : program_.buffers) {
-      const size_t bytes = bytes_of(buffer);
-      CUdeviceptr device = 0;
-      void* host = nullptr;
-      switch (buffer.memory) {
-        case Memory::kDevice:
-          CU(cuMemAlloc(&device, bytes));
-          CU(cuMemsetD8(device, 0, bytes));
-          break;
-        case Memory::kPageable:
-          host = std::calloc(1, bytes);
-          break;
-        case Memory::kRegistered:
-          // Not at the beginning of a page: neither is most memory that programs register.
-          registered_.push_back(std::calloc(1, bytes + 64));
-          host = static_cast<char*>(registered_.back()) + 64;
-          CU(cuMemHostRegister(host, bytes, CU_MEMHOSTREGISTER_PORTABLE));
-          break;
-        case Memory::kPinned:
-        case Memory::kMapped:
-          CU(cuMemHostAlloc(
-              &host, bytes,
-              CU_MEMHOSTALLOC_PORTABLE |
-                  (buffer.memory == Memory::kMapped ? CU_MEMHOSTALLOC_DEVICEMAP : 0)));
-          std::memset(host, 0, bytes);
-          break;
-      }
-      memory_.push_back(device != 0 ? device : reinterpret_cast<CUdeviceptr>(host));
-    }
+    buffers_.make();
+    graphs_.make();
     streams_.resize(static_cast<size_t>(program_.streams));
     for (size_t i = 1; i < streams_.size(); ++i) make_stream(i);
     events_.resize(static_cast<size_t>(program_.events));
@@ -137,23 +88,8 @@ class Run {
   void unmake() {
     for (size_t i = 1; i < streams_.size(); ++i) CU(cuStreamDestroy(streams_[i]));
     for (const CUevent event : events_) CU(cuEventDestroy(event));
-    for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      void* const host = reinterpret_cast<void*>(memory_[i]);
-      switch (program_.buffers[i].memory) {
-        case Memory::kDevice:
-          CU(cuMemFree(memory_[i]));
-          break;
-        case Memory::kPageable:
-          std::free(host);
-          break;
-        case Memory::kRegistered:
-          CU(cuMemHostUnregister(host));
-          break;
-        default:
-          CU(cuMemFreeHost(host));
-      }
-    }
-    for (void* memory : registered_) std::free(memory);
+    graphs_.unmake();
+    buffers_.unmake();
   }
 
   void work(int thread) {
@@ -206,35 +142,37 @@ class Run {
     const Operation& operation = program_.operations[i];
     const CUstream stream = stream_of(operation);
     const auto event = [&] { return events_[static_cast<size_t>(operation.event)]; };
-    const auto words = [&](const Place& place) {
-      return static_cast<uint32_t>(place.count * buffer_of(place).words);
-    };
+    const Place &to = operation.to, &from = operation.from;
+    // While a thread captures, no other one does what would end the capture.
+    std::shared_lock<std::shared_mutex> beside_captures;
+    std::unique_lock<std::shared_mutex> captures;
+    if (graphs_.captures(operation))
+      captures = std::unique_lock(capture_);
+    else if (ends_captures(operation))
+      beside_captures = std::shared_lock(capture_);
     switch (operation.kind) {
       case Kind::kFill:
-        launch(device_.fill, 32, stream, address_of(operation.to), operation.value,
-               words(operation.to));
+        launch(device_.fill, 32, stream, buffers_.address(to), operation.value, buffers_.words(to));
         break;
       case Kind::kKernelCopy:
-        launch(device_.copy, 32, stream, address_of(operation.to), address_of(operation.from),
-               words(operation.to));
+        launch(device_.copy, 32, stream, buffers_.address(to), buffers_.address(from),
+               buffers_.words(to));
         break;
       case Kind::kMemset:
-        CU(cuMemsetD32Async(address_of(operation.to), operation.value, words(operation.to),
-                            stream));
+        CU(cuMemsetD32Async(buffers_.address(to), operation.value, buffers_.words(to), stream));
         break;
       case Kind::kCopyAsync:
-        CU(cuMemcpyAsync(address_of(operation.to), address_of(operation.from),
-                         size_t{4} * words(operation.to), stream));
+        CU(cuMemcpyAsync(buffers_.address(to), buffers_.address(from),
+                         size_t{4} * buffers_.words(to), stream));
         break;
       case Kind::kCopy:
-        CU(cuMemcpy(address_of(operation.to), address_of(operation.from),
-                    size_t{4} * words(operation.to)));
+        CU(cuMemcpy(buffers_.address(to), buffers_.address(from), size_t{4} * buffers_.words(to)));
         break;
       case Kind::kCopy2D:
         copy_rows(operation);
         break;
       case Kind::kHostWrite:
-        write(operation);
+        buffers_.write(to, operation.value);
         break;
       case Kind::kHostRead:
         check(i);
@@ -255,10 +193,10 @@ class Run {
         CU(cuEventRecord(event(), stream));
         break;
       case Kind::kWaitEvent:
-        if (!mistakes_.skip_waits) CU(cuStreamWaitEvent(stream, event(), 0));
+        if (mistake_ != Mistake::kWaits) CU(cuStreamWaitEvent(stream, event(), 0));
         break;
       case Kind::kEventSync:
-        if (!mistakes_.skip_waits) CU(cuEventSynchronize(event()));
+        if (mistake_ != Mistake::kWaits) CU(cuEventSynchronize(event()));
         break;
       case Kind::kStreamSync:
         CU(cuStreamSynchronize(stream));
@@ -283,46 +221,64 @@ class Run {
       case Kind::kSideContext:
         side_context(operation.value);
         break;
+      case Kind::kInstantiate:
+        graphs_.instantiate(i);
+        break;
+      case Kind::kLaunch:
+        graphs_.launch(i, stream);
+        break;
+      case Kind::kUpload:
+        graphs_.upload(i, stream);
+        break;
+      case Kind::kSetParams:
+        graphs_.set_params(i);
+        break;
+      case Kind::kUpdate:
+        graphs_.update(i);
+        break;
+      case Kind::kDropGraph:
+        graphs_.drop(i);
+        break;
       case Kind::kPost:
       case Kind::kAwait:
         break;
     }
   }
 
+  static bool ends_captures(const Operation& operation) {
+    switch (operation.kind) {
+      case Kind::kCopy:
+      case Kind::kCopy2D:
+      case Kind::kContextSync:
+      case Kind::kLoad:
+      case Kind::kScratch:
+      case Kind::kSideContext:
+      case Kind::kNewStream:
+        return true;
+      case Kind::kHostRead:
+      case Kind::kHostWrite:
+      case Kind::kEventSync:
+        return false;
+      default:
+        return operation.stream == Program::kLegacy;
+    }
+  }
+
   void copy_rows(const Operation& operation) {
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-    copy.srcDevice = address_of(operation.from);
-    copy.dstDevice = address_of(operation.to);
-    copy.srcPitch = operation.from.stride * segment_bytes(operation.from);
-    copy.dstPitch = operation.to.stride * segment_bytes(operation.to);
-    copy.WidthInBytes = segment_bytes(operation.to);
+    copy.srcDevice = buffers_.address(operation.from);
+    copy.dstDevice = buffers_.address(operation.to);
+    copy.srcPitch = operation.from.stride * buffers_.segment_bytes(operation.from);
+    copy.dstPitch = operation.to.stride * buffers_.segment_bytes(operation.to);
+    copy.WidthInBytes = buffers_.segment_bytes(operation.to);
     copy.Height = operation.to.count;
     CU(cuMemcpy2D(&copy));
   }
 
-  void write(const Operation& operation) {
-    for (size_t k = 0; k < operation.to.count; ++k) {
-      volatile uint32_t* const words = words_of(operation.to, k);
-      for (size_t w = 0; w < buffer_of(operation.to).words; ++w) words[w] = operation.value;
-    }
-  }
-
   void check(size_t i) {
-    const Operation& operation = program_.operations[i];
-    for (size_t k = 0; k < operation.from.count; ++k) {
-      const std::vector<uint32_t>& right = allowed_[i][k];
-      const volatile uint32_t* const words = words_of(operation.from, k);
-      for (size_t w = 0; w < buffer_of(operation.from).words; ++w) {
-        const uint32_t seen = words[w];
-        if (std::binary_search(right.begin(), right.end(), seen)) continue;
-        std::string text = describe(program_, i) + ": word " + std::to_string(w) + " of segment " +
-                           std::to_string(operation.from.segment + k * operation.from.stride) +
-                           " is " + std::to_string(seen) + ", not one of";
-        for (const uint32_t value : right) text += " " + std::to_string(value);
-        return fail(text);
-      }
-    }
+    const std::string wrong = buffers_.check(program_.operations[i].from, allowed_[i]);
+    if (!wrong.empty()) fail(describe(program_, i) + ": " + wrong);
   }
 
   static void CUDA_CB host_function(void* data) {
@@ -330,10 +286,11 @@ class Run {
     const Operation& operation = call.run->program_.operations[call.operation];
     if (operation.value % 4 == 0)
       std::this_thread::sleep_for(std::chrono::microseconds(operation.value * 37 % 2000));
+    std::this_thread::sleep_for(std::chrono::milliseconds(operation.hold));
     if (operation.reads)
       call.run->check(call.operation);
-    else
-      call.run->write(operation);
+    else if (operation.to.buffer >= 0)
+      call.run->buffers_.write(operation.to, operation.value);
   }
 
   // The same for all threads, unlike that of any other run.
@@ -433,11 +390,12 @@ class Run {
   const Device& device_;
   const Program& program_;
   const Allowed& allowed_;
-  const Mistakes mistakes_;
-  std::vector<CUdeviceptr> memory_;  // by buffer; of host memory its address
-  std::vector<void*> registered_;    // what was allocated for it
+  const Mistake mistake_;
+  Buffers buffers_;
   std::vector<CUstream> streams_;
   std::vector<CUevent> events_;
+  Graphs graphs_;
+  std::shared_mutex capture_;
   std::vector<std::atomic<bool>> tokens_;
   std::mutex mutex_;
   std::string failure_;  // guarded by mutex_, like these
@@ -457,6 +415,7 @@ Device open_device() {
     CUmodule module = nullptr;
     CU(cuModuleLoadData(&module, kernels_ptx));
     CU(cuModuleGetFunction(&device.fill, module, "fill_words"));
+    CU(cuModuleGetFunction(&device.counted, module, "fill_counted"));
     CU(cuModuleGetFunction(&device.copy, module, "copy_words"));
     CU(cuModuleGetFunction(&device.spin, module, "spin"));
     return device;
@@ -467,8 +426,8 @@ Device open_device() {
 }
 
 std::string run(const Device& device, const Program& program, const Allowed& allowed,
-                const Mistakes& mistakes) {
-  return Run(device, program, allowed, mistakes).run();
+                Mistake mistake) {
+  return Run(device, program, allowed, mistake).run();
 }
 
 void show_positions() {

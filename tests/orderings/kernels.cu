@@ -15,6 +15,14 @@ extern "C" __global__ void load(int* to, const int* from) { *to = *from; }
 extern "C" __global__ void fill_words(unsigned* to, unsigned value, unsigned words) {
   for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = value;
 }
+// The same of `value` and how often it has been done with this counter; one warp.
+extern "C" __global__ void fill_counted(unsigned* to, unsigned value, unsigned words,
+                                        unsigned* counter) {
+  const unsigned count = *counter;
+  for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = value + count;
+  __syncthreads();
+  if (threadIdx.x == 0) *counter = count + 1;
+}
 extern "C" __global__ void copy_words(unsigned* to, const unsigned* from, unsigned words) {
   for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
 }

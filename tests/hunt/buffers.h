@@ -1,0 +1,45 @@
+// The memory of a program that runs. Any thread, after make(); what is written where at once is the
+// program's business.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/hunt/program.h"
+
+namespace fargpu::hunt {
+
+class Buffers {
+ public:
+  explicit Buffers(const Program& program) : program_(program) {}
+
+  // With a context; all words are zero once the context is idle.
+  void make();
+  void unmake();
+
+  const Buffer& of(const Place& place) const {
+    return program_.buffers[static_cast<size_t>(place.buffer)];
+  }
+  size_t segment_bytes(const Place& place) const { return of(place).words * 4; }
+  uint32_t words(const Place& place) const {
+    return static_cast<uint32_t>(place.count * of(place).words);
+  }
+  // Of the place's segment k. Host memory has one address for host and device.
+  CUdeviceptr address(const Place& place, size_t k = 0) const {
+    return addresses_[static_cast<size_t>(place.buffer)] +
+           (place.segment + k * place.stride) * segment_bytes(place);
+  }
+  // By the calling thread, into host memory.
+  void write(const Place& place, uint32_t value) const;
+  // Empty: each word is one of those allowed for its segment.
+  std::string check(const Place& place, const std::vector<std::vector<uint32_t>>& allowed) const;
+
+ private:
+  const Program& program_;
+  std::vector<CUdeviceptr> addresses_;
+  std::vector<void*> registered_;  // what was allocated for it
+};
+
+}  // namespace fargpu::hunt
