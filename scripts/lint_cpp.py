@@ -5,9 +5,13 @@ clang-tidy, too.
 Called by scripts/lint. Files of one compile command are looked at a dozen at a time, written one
 after the other into one file: nearly all of the time goes to the headers that they share. Those
 that cannot stand in one file (two of them name a thing alike), and those of which clang has
-something to say, are looked at once more, in the end alone. What was in order is not looked at
-again until a file, a header of ours or of a generator that it includes, the compile command or
-.clang-tidy changes."""
+something to say, are looked at once more, in the end alone.
+
+The cache, a folder outside of the tree, remembers each file that was in order by a digest of the
+file, the headers of ours and of generators that it includes, its compile command, .clang-tidy and
+the tools' release; all clones share it. With --landed COMMIT an empty cache is filled with the
+files that have not changed since that commit, nor a header of theirs: somebody looked at them
+before they landed. Only runs with --landed believe those entries."""
 
 import argparse
 import concurrent.futures
@@ -18,7 +22,7 @@ import re
 import shlex
 import subprocess
 import sys
-import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIMIT = 900  # seconds for one process
@@ -28,6 +32,8 @@ TOGETHER = 12
 STEPS = ["-Xclang", "-analyzer-config", "-Xclang", "max-nodes=30000"]
 # What only checks others, and ends with the test that it is part of.
 TESTS = ("tests/", "bench/")
+MADE = "generated/"  # headers that generators make, in the build folder
+DAYS = 60  # that the cache keeps what nobody asks for
 
 
 class Source:
@@ -124,40 +130,91 @@ class Unit:
         return {self.place(int(e[1]))[0] for e in errors}
 
 
-class Contents:
-    """Digests of files, each read once."""
+class Headers:
+    """What files include, directly and through headers: ours and those of generators, found by the
+    names in the text. A condition around an include is not looked at."""
 
-    def __init__(self):
-        self.known, self.lock = {}, threading.Lock()
+    def __init__(self, build):
+        self.build, self.known = build, {}
+
+    def path(self, name, folder):
+        for start in (folder, ROOT, self.build):
+            if (start / name).is_file():
+                return (start / name).resolve()
+        return None
+
+    def direct(self, path):
+        """Digest of a file, and the paths that it includes."""
+        if path not in self.known:
+            data = path.read_bytes()
+            names = re.findall(
+                r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', data.decode(errors="replace"), re.M
+            )
+            found = [self.path(name, path.parent) for name in names]
+            self.known[path] = hashlib.sha256(data).hexdigest(), [p for p in found if p]
+        return self.known[path]
+
+    def closure(self, path):
+        """Paths of a file and of everything that it includes."""
+        seen, left = {path}, [path]
+        while left:
+            new = set(self.direct(left.pop())[1]) - seen
+            seen |= new
+            left += new
+        return seen
 
     def digest(self, path):
-        with self.lock:
-            if path not in self.known:
-                self.known[path] = hashlib.sha256(path.read_bytes()).hexdigest()
-            return self.known[path]
+        """Of the file and of everything that it includes, wherever the tree lies."""
+        parts = sorted(
+            (str(p).replace(str(self.build), "build").replace(str(ROOT), ""), self.direct(p)[0])
+            for p in self.closure(path)
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-class Look:
-    """How units are looked at, and what was in order before."""
+class Cache:
+    """Which files were in order: a file for each, which says LANDED if nobody looked at it here."""
 
-    def __init__(self, cache):
-        self.cache, self.contents = cache, Contents()
-        self.units = cache / "units"
-        self.units.mkdir(parents=True, exist_ok=True)
+    LANDED = "landed"
+
+    def __init__(self, folder, headers):
+        self.folder, self.headers = folder, headers
+        folder.mkdir(parents=True, exist_ok=True)
+        self.is_empty = not any(folder.iterdir())
         version = subprocess.run(["clang", "--version"], capture_output=True, text=True).stdout
         self.base = version + (ROOT / ".clang-tidy").read_text() + repr(STEPS)
 
-    def stamp(self, unit):
-        """None: the unit does not compile far enough to know what it includes."""
-        done = unit.clang("-MM", "-MT", "x")
-        if done.returncode != 0:
-            return None
-        names = done.stdout.replace("\\\n", " ").split(":", 1)[1].split()
-        whole = hashlib.sha256((self.base + repr(unit.command)).replace(str(ROOT), "").encode())
-        whole.update(unit.digest.encode())
-        for name in names:
-            whole.update(self.contents.digest(pathlib.Path(unit.cwd, name).resolve()).encode())
-        return self.cache / whole.hexdigest()
+    def stamp(self, source):
+        command = repr((source.command, source.tidy)).replace(str(ROOT), "")
+        text = self.base + command + self.headers.digest(source.path)
+        return self.folder / hashlib.sha256(text.encode()).hexdigest()
+
+    def has(self, source, believe_landed):
+        stamp = self.stamp(source)
+        try:
+            said = stamp.read_text()
+        except FileNotFoundError:
+            return False
+        if said == self.LANDED and not believe_landed:
+            return False
+        stamp.touch()
+        return True
+
+    def add(self, source, said=""):
+        self.stamp(source).write_text(said)
+
+    def forget_old(self):
+        for stamp in self.folder.iterdir():
+            if stamp.stat().st_mtime < time.time() - DAYS * 86400:
+                stamp.unlink(missing_ok=True)
+
+
+class Look:
+    """How sources are looked at."""
+
+    def __init__(self, units, cache):
+        self.units, self.cache = units, cache
+        units.mkdir(parents=True, exist_ok=True)
 
     def parts(self, unit, text, again):
         """What a unit is taken apart into that did not compile as a whole."""
@@ -172,9 +229,6 @@ class Look:
         """What the tools say about the sources: pairs of a name and a text, none when they are in
         order."""
         unit = Unit(sources, self.units)
-        stamp = self.stamp(unit)
-        if stamp and stamp.exists():
-            return []
         done = unit.clang("-fsyntax-only", "-ferror-limit=0")
         if done.returncode != 0 or done.stdout.strip():
             if len(sources) == 1:
@@ -187,28 +241,44 @@ class Look:
             done = unit.tidy()
             if done.returncode != 0:
                 return [(", ".join(s.name for s in sources), unit.readable(done.stdout))]
-        if stamp:
-            stamp.touch()
+        for source in sources:
+            self.cache.add(source)
         unit.path.unlink(missing_ok=True)
         return []
 
 
-def chosen(sources, names):
-    """Sources for the files `names`: a header is seen through one source that includes it, that of
-    the same name if there is one."""
-    wanted, missing = {}, []
-    for name in names:
-        path = (ROOT / name).resolve()
-        found = [s for s in sources if s.path == path]
-        if not found and path.suffix == ".h":
-            including = [s for s in sources if f'#include "{name}"' in s.text]
-            including.sort(key=lambda s: (s.path != path.with_suffix(".cc"), s.name))
-            found = including[:1]
-        if not found:
-            missing.append(name)
-        for source in found:
-            wanted[id(source)] = source
-    return list(wanted.values()), missing
+def including(sources, names, headers):
+    """The sources that are, or include, one of the files `names`."""
+    paths = {(ROOT / name).resolve() for name in names}
+    return [s for s in sources if not paths.isdisjoint(headers.closure(s.path))]
+
+
+def changed_since(commit):
+    """Files that differ from a commit, also those that git does not know yet."""
+    commands = (
+        ["diff", "--name-only", commit, "--"],
+        ["ls-files", "--others", "--exclude-standard"],
+    )
+    names = []
+    for command in commands:
+        done = subprocess.run(["git", "-C", ROOT, *command], check=True, stdout=subprocess.PIPE)
+        names += done.stdout.decode().splitlines()
+    return names
+
+
+def not_landed(sources, commit, headers):
+    """The sources that have changed since a commit, or whose headers have. Generated headers count
+    as changed if their generator has."""
+    names = changed_since(commit)
+    if not {".clang-tidy", "scripts/lint_cpp.py"}.isdisjoint(names):
+        return sources
+    generator = any(n.startswith("schema/apigen/") or n.endswith(".j2") for n in names)
+    changed = {id(s) for s in including(sources, names, headers)}
+    made = headers.build / MADE
+    for source in sources:
+        if generator and any(made in path.parents for path in headers.closure(source.path)):
+            changed.add(id(source))
+    return [s for s in sources if id(s) in changed]
 
 
 def portions(sources):
@@ -228,30 +298,42 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build-dir", required=True, help="folder with compile_commands.json")
     parser.add_argument("--cache", type=pathlib.Path, required=True, help="what was in order")
+    parser.add_argument("--units", type=pathlib.Path, required=True, help="folder for what is made")
     parser.add_argument("--tidy", action="store_true", help="clang-tidy, too")
+    parser.add_argument("--base", help="only files that differ from COMMIT, or include such ones")
+    parser.add_argument("--landed", help="COMMIT of which everything counts as in order")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once")
-    parser.add_argument("files", nargs="*", help="these files (default: all that are compiled)")
     options = parser.parse_args()
-    database = json.loads(pathlib.Path(options.build_dir, "compile_commands.json").read_text())
+    build = pathlib.Path(options.build_dir).resolve()
+    database = json.loads((build / "compile_commands.json").read_text())
     entries = [e for e in database if pathlib.Path(e["directory"], e["file"]).exists()]
     sources = [Source(entry) for entry in entries]
-    if options.files:
-        sources, missing = chosen(sources, options.files)
-        for name in missing:
-            print(f"not compiled by this build, left out: {name}")
     # clang-tidy once for a file that is compiled in several ways, and not for what generators made.
     seen = set()
     for source in sources:
         source.tidy = options.tidy and not source.made and source.path not in seen
         seen.add(source.path)
-    look, wrong = Look(options.cache.resolve()), 0
+    headers = Headers(build)
+    cache = Cache(options.cache.expanduser().resolve(), headers)
+    if options.base:
+        sources = including(sources, changed_since(options.base), headers)
+    if options.landed and cache.is_empty:
+        new = not_landed(sources, options.landed, headers)
+        for source in sources:
+            if source not in new:
+                cache.add(source, Cache.LANDED)
+    count = len(sources)
+    sources = [s for s in sources if not cache.has(s, bool(options.landed))]
+    print(f"{count} files, {count - len(sources)} of them in the cache", flush=True)
+    look, wrong = Look(options.units.resolve(), cache), 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         looks = [pool.submit(look.look, portion) for portion in portions(sources)]
         for future in concurrent.futures.as_completed(looks):
             for name, text in future.result():
                 wrong += 1
                 print(f"--- {name}\n{text}", end="", flush=True)
-    print(f"{len(seen)} files, {wrong} findings")
+    cache.forget_old()
+    print(f"{len(sources)} files looked at, {wrong} findings")
     return 1 if wrong else 0
 
 
