@@ -5,11 +5,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "common/base/env.h"
 #include "common/base/id_text.h"
@@ -309,12 +310,19 @@ int obey(const ReceivedMessage& first) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"fargpu-worker: executes one session; started by fargpud, not by hand."};
-  app.set_version_flag("--version", "fargpu-worker " FARGPU_VERSION);
-  bool ahead = false;
-  app.add_flag(kAheadArgument, ahead, "shows that it is started ahead of its session");
-  CLI11_PARSE(app, argc, argv);
-  if (ahead) shown_as_ahead = argv[argc - 1];
+  const std::string_view argument = argc == 2 ? argv[1] : "";
+  if (argument == "--version" || argument == "--help") {
+    std::puts(argument == "--version"
+                  ? "fargpu-worker " FARGPU_VERSION
+                  : "fargpu-worker: executes one session; started by fargpud, not by hand.");
+    return 0;
+  }
+  if (argument == kAheadArgument) {
+    shown_as_ahead = argv[1];
+  } else if (argc > 1) {
+    std::fprintf(stderr, "fargpu-worker: unknown argument '%s'\n", argv[1]);
+    return 2;
+  }
   ::signal(SIGPIPE, SIG_IGN);
   if (!is_started_by_a_daemon()) {
     std::fprintf(stderr, "fargpu-worker is started by fargpud; by hand it is of no use\n");
