@@ -4,12 +4,26 @@
 #   server  fargpud and the programs that it starts, its systemd unit and configuration
 #   sim     the simulated driver (`fargpud --driver sim`, `fargpu run --sim`)
 #   docs    README, docs/, examples/
+#   cmake --build --preset release --target product
 #   cmake --install build/release --prefix /usr/local [--component client]
-# Programs find what they need relative to themselves, so that a prefix can be moved.
+# The target `product` builds what all components install, `product-<component>` what one does, and
+# nothing else. Programs find what they need relative to themselves, so that a prefix can be moved.
 set(libraries "${CMAKE_INSTALL_LIBDIR}/fargpu")
 
-install(TARGETS fargpu fargpu-measure RUNTIME COMPONENT client)
-install(TARGETS fargpu-client fargpu-nvml fargpu-nvcuvid LIBRARY DESTINATION "${libraries}" COMPONENT client)
+# fargpu_install(COMPONENT target...): installs programs and libraries, and makes them part of
+# `product`. Nothing else may install a target (tests/install looks).
+add_custom_target(product)
+function(fargpu_install component)
+  install(TARGETS ${ARGN} RUNTIME COMPONENT ${component}
+                          LIBRARY DESTINATION "${libraries}" COMPONENT ${component})
+  if(NOT TARGET product-${component})
+    add_custom_target(product-${component})
+    add_dependencies(product product-${component})
+  endif()
+  add_dependencies(product-${component} ${ARGN})
+endfunction()
+
+fargpu_install(client fargpu fargpu-measure fargpu-client fargpu-nvml fargpu-nvcuvid)
 install(FILES "${FARGPU_CLIENT_LIBDIR}/libcuda.so" DESTINATION "${libraries}" COMPONENT client)
 if(FARGPU_STATIC_DEPS)
   foreach(library "${CAPNP_SHARED}" "${KJ_SHARED}")
@@ -21,7 +35,7 @@ endif()
 # Below lib, whatever the libraries' folder is: that is where udev looks.
 install(FILES client/memory/70-fargpu.rules DESTINATION lib/udev/rules.d COMPONENT client)
 
-install(TARGETS fargpud fargpu-worker fargpu-tls-relay RUNTIME COMPONENT server)
+fargpu_install(server fargpud fargpu-worker fargpu-tls-relay)
 # The unit names its files by their whole paths, which are known when it is installed. An operator's
 # configuration is never overwritten.
 install(CODE "
@@ -43,7 +57,7 @@ install(CODE "
   endif()
 " COMPONENT server)
 
-install(TARGETS fargpu-sim fargpu-sim-nvml LIBRARY DESTINATION "${libraries}" COMPONENT sim)
+fargpu_install(sim fargpu-sim fargpu-sim-nvml)
 
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)

@@ -53,6 +53,12 @@ parse_options() {
 start_clock() { CLOCK_START=$SECONDS; }
 elapsed() { echo "$((SECONDS - ${CLOCK_START:-0})) s"; }
 
+# Seconds of processor time of all commands of this script that have ended.
+processor_seconds() {
+  awk -v ticks="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print int(($14 + $15) / ticks) }' \
+    "/proc/$$/stat"
+}
+
 # A compiler process of this project may take 1.5 GiB: not more jobs than memory allows.
 job_count() {
   local cores memory_kib by_memory

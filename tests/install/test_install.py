@@ -4,6 +4,7 @@ two machines, and used from there alone.
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,14 +13,16 @@ import unittest
 import fargpu_testing as testing
 
 CMAKE = "cmake"
+COMPONENTS = ("client", "server", "sim", "docs")
 
 
 def install(prefix, *components, destdir=None):
+    """These components; without any, all that there are."""
     environment = dict(os.environ, **({"DESTDIR": str(destdir)} if destdir else {}))
-    for component in components:
+    for component in components or (None,):
         subprocess.run(
             [CMAKE, "--install", testing.BUILD.folder, "--prefix", prefix]
-            + ["--component", component],
+            + (["--component", component] if component else []),
             env=environment,
             stdout=subprocess.DEVNULL,
             check=True,
@@ -28,6 +31,27 @@ def install(prefix, *components, destdir=None):
 
 def files_of(prefix):
     return {str(p.relative_to(prefix)) for p in pathlib.Path(prefix).rglob("*") if not p.is_dir()}
+
+
+def binaries_of(prefix):
+    """Names of the installed programs and libraries, but for those of other projects."""
+    found = set()
+    for file in files_of(prefix):
+        path = pathlib.Path(prefix, file)
+        if not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF":
+            found.add(path.name)
+    return {name for name in found if not name.startswith(("libcapnp", "libkj"))}
+
+
+def linked_for(target):
+    """Names of the files in bin and lib that a build of this target links."""
+    done = subprocess.run(
+        ["ninja", "-C", testing.BUILD.folder, "-t", "commands", target],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    outputs = re.findall(r" -o ((?:bin|lib)/\S+)", done.stdout.decode())
+    return {pathlib.Path(output).name for output in outputs}
 
 
 def search_paths(file):
@@ -98,6 +122,20 @@ class Install(unittest.TestCase):
                 "LICENSE",
             },
         )
+
+    def test_the_targets_of_the_product_build_all_that_is_installed(self):
+        install(self.folder / "all")
+        everything = binaries_of(self.folder / "all")
+        self.assertIn("libcuda.so.1", everything)
+        self.assertEqual(everything - linked_for("product"), set())
+        parts = set()
+        for component in COMPONENTS:
+            install(self.folder / component, component)
+            names = binaries_of(self.folder / component)
+            if names:
+                self.assertEqual(names - linked_for(f"product-{component}"), set(), component)
+            parts |= names
+        self.assertEqual(parts, everything)
 
     def test_the_unit_and_the_configuration(self):
         prefix = self.folder / "prefix"
