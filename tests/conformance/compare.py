@@ -1,6 +1,6 @@
 """Runs one conformance program on the simulated driver directly and through fargpu, and compares
 what it printed and how it ended. FARGPU_TEST_TRANSPORT=tls: through a daemon that takes encrypted
-connections, else through private ones over each transport."""
+connections; tcp or shm: through a private one over this transport; else over both, one by one."""
 
 import difflib
 import os
@@ -26,11 +26,12 @@ def main():
             LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS, **settings
         ),
     )
-    if os.environ.get("FARGPU_TEST_TRANSPORT") == "tls":
+    wanted = os.environ.get("FARGPU_TEST_TRANSPORT")
+    if wanted == "tls":
         return compare(direct, run_encrypted(program, settings), "tls")
     return max(
         compare(direct, run_privately(build, program, settings, transport), transport)
-        for transport in ("tcp", "shm")
+        for transport in ((wanted,) if wanted else ("tcp", "shm"))
     )
 
 

@@ -1,10 +1,14 @@
 """Runs the conformance programs on a simulated driver of an older version with an older GPU,
 directly and through fargpu, and compares what they printed and how they ended.
 
-    profiles.py BUILD VERSION CAPABILITY LEAST
+    profiles.py BUILD VERSION CAPABILITY LEAST [--all]
 
 A program that calls what this driver has not, or whose kernels this GPU does not run, is left out
-and named. At least LEAST programs must agree, and none may differ."""
+and named. At least LEAST programs must agree, and none may differ.
+
+Without --all the programs are left out that alike_on_old_drivers.txt lists with this version:
+directly, they print the same on it as on today's driver. With --all that is looked at, too: a
+program that is listed and prints something else fails."""
 
 import concurrent.futures
 import os
@@ -16,6 +20,7 @@ import fargpu_testing as testing
 from compare import differences
 
 GPUS = 2
+ALIKE = pathlib.Path(__file__).with_name("alike_on_old_drivers.txt")
 # Programs that differ there, by the version up to which they do, and why.
 DIFFER = {
     "conformance_capture_rules": ("12.8", "captures are the client's, by the rules of driver 580"),
@@ -41,9 +46,15 @@ def tail(done):
     return (done.stderr or done.stdout).strip().splitlines()[-1:]
 
 
+def alike(version):
+    rows = [line.split() for line in ALIKE.read_text().splitlines() if not line.startswith("#")]
+    return {f"conformance_{name}" for name, *versions in rows if version in versions}
+
+
 class Profile:
-    def __init__(self, build, version, capability):
+    def __init__(self, build, version, capability, everything):
         self.build, self.version = build, version
+        self.alike, self.everything = alike(version), everything
         self.settings = {"FARGPU_SIM_COMPUTE_CAPABILITY": capability}
         self.driver = build.folder / "lib" / f"libfargpu-sim-{version}.so"
         self.libraries = build.folder / "lib" / f"sim-direct-{version}"
@@ -55,15 +66,25 @@ class Profile:
             until, why = DIFFER.get(program.name, ("0.0", ""))
             if number(self.version) <= number(until):
                 print(f"{program.name}: left out: {why}")
-            else:
+            elif self.everything or program.name not in self.alike:
                 yield program
+
+    def direct(self, program, libraries, **settings):
+        environment = testing.clean_environment(
+            LD_LIBRARY_PATH=libraries, FARGPU_SIM_GPUS=GPUS, **settings
+        )
+        return testing.run([program], env=environment)
 
     def outcome(self, daemon, program):
         """(name, what it came to: True, None where it cannot run, False; text)"""
-        environment = testing.clean_environment(
-            LD_LIBRARY_PATH=self.libraries, FARGPU_SIM_GPUS=GPUS, **self.settings
-        )
-        direct = testing.run([program], env=environment)
+        direct = self.direct(program, self.libraries, **self.settings)
+        if self.everything:
+            today = self.direct(program, self.build.sim_libraries)
+            same = (today.stdout, today.returncode) == (direct.stdout, direct.returncode)
+            if program.name in self.alike and not same:
+                return program.name, False, f"is not alike: {ALIKE.name} is wrong"
+            if program.name not in self.alike and same:
+                print(f"{program.name}: prints the same on this driver as on today's")
         if direct.returncode != 0:
             return program.name, None, f"cannot run there: {direct.returncode} {tail(direct)}"
         flags = ("--transport", "shm", "--gpus", str(GPUS))
@@ -78,7 +99,7 @@ class Profile:
 def main():
     build = testing.BUILD = testing.Build(sys.argv[1])
     version, capability, least = sys.argv[2], sys.argv[3], int(sys.argv[4])
-    profile = Profile(build, version, capability)
+    profile = Profile(build, version, capability, "--all" in sys.argv[5:])
     daemon = testing.Daemon(
         "--sim-compute-capability", capability, gpus=GPUS, driver=profile.driver
     )
