@@ -15,7 +15,8 @@
 namespace fargpu::sim {
 namespace {
 
-constexpr uint64_t kAlignment = 256;
+// What textures ask of an address (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
+constexpr uint64_t kAlignment = 512;
 constexpr uint64_t kGuard = 256;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kCommitStep = uint64_t{32} << 20;

@@ -23,7 +23,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Address of `bytes` (> 0) of memory, aligned to 256; 0: out of memory.
+  // Address of `bytes` (> 0) of memory, aligned to 512; 0: out of memory.
   uint64_t allocate(uint64_t bytes);
   // An allocation with the bytes it was asked for.
   void free(uint64_t address, uint64_t bytes);

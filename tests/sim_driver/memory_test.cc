@@ -8,7 +8,7 @@ TEST_F(ContextTest, AllocateFreeAndAccount) {
   OK(cuMemGetInfo(&before, &total));
   EXPECT_EQ(total, kMemory);
   CUdeviceptr p = allocate(1 << 20);
-  EXPECT_EQ(p % 256, 0u);
+  EXPECT_EQ(p % 512, 0u);
   OK(cuMemGetInfo(&now, nullptr));
   EXPECT_EQ(before - now, size_t{1} << 20);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFree(p + 256));
