@@ -70,12 +70,12 @@ void ContextMemory::release(uint64_t address) {
 // Values of all contexts are unique, so none is that of another one by chance.
 std::shared_ptr<const Texture> ContextMemory::texture(uint64_t value) const {
   const auto object = Driver::get().registry().find<TextureObject>(value);
-  return object == nullptr ? nullptr : object->texture;
+  return object == nullptr ? Driver::get().retired_images().texture(value) : object->texture;
 }
 
 std::shared_ptr<const Surface> ContextMemory::surface(uint64_t value) const {
   const auto object = Driver::get().registry().find<SurfaceObject>(value);
-  return object == nullptr ? nullptr : object->surface;
+  return object == nullptr ? Driver::get().retired_images().surface(value) : object->surface;
 }
 
 void ContextMemory::abandon() {

@@ -15,6 +15,7 @@
 #include "sim/driver/checkpoint.h"
 #include "sim/driver/device.h"
 #include "sim/driver/interprocess.h"
+#include "sim/driver/retired_images.h"
 #include "sim/memory/allocation_map.h"
 
 namespace fargpu::sim {
@@ -40,6 +41,7 @@ class Driver {
   AllocationMap& allocations() { return allocations_; }
   AddressSpace& addresses() { return addresses_; }
   Interprocess& interprocess() { return interprocess_; }
+  RetiredImages& retired_images() { return retired_images_; }
   std::span<const std::unique_ptr<Device>> devices() const { return devices_; }
   // nullptr: no such ordinal.
   Device* device(int ordinal) const;
@@ -59,6 +61,7 @@ class Driver {
 
   Settings settings_;
   Registry registry_;
+  RetiredImages retired_images_;
   AllocationMap allocations_;
   AddressSpace addresses_{allocations_, reservations_begin(settings_.slot)};
   Interprocess interprocess_;

@@ -17,10 +17,11 @@ size_t limit(const Context& context, CUdevice_attribute attribute) {
   return static_cast<size_t>(context.device().attribute(attribute));
 }
 
-// Memory at an address, as an image of one level.
-CUresult set_memory(const Context& context, CUdeviceptr address, uint64_t bytes, Image* image) {
+// Memory at an address, as an image of one level. It may end earlier than the image: what lies
+// behind is an illegal address for kernels.
+CUresult set_memory(const Context& context, CUdeviceptr address, Image* image) {
   if (address == 0 || address % limit(context, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
-      !Driver::get().allocations().covered(address, bytes))
+      !Driver::get().allocations().covered(address, 1))
     return CUDA_ERROR_INVALID_VALUE;
   image->levels.front().base = address;
   image->by_address = true;
@@ -37,7 +38,7 @@ CUresult linear_image(const Context& context, const CUDA_RESOURCE_DESC& resource
     return CUDA_ERROR_INVALID_VALUE;
   image->shape = Image::Shape::k1D;
   image->levels = {{.width = static_cast<uint32_t>(elements)}};
-  return set_memory(context, linear.devPtr, linear.sizeInBytes, image);
+  return set_memory(context, linear.devPtr, image);
 }
 
 CUresult pitched_image(const Context& context, const CUDA_RESOURCE_DESC& resource, Image* image) {
@@ -56,8 +57,7 @@ CUresult pitched_image(const Context& context, const CUDA_RESOURCE_DESC& resourc
   image->levels = {{.width = static_cast<uint32_t>(pitched.width),
                     .height = static_cast<uint32_t>(pitched.height),
                     .pitch = pitched.pitchInBytes}};
-  return set_memory(context, pitched.devPtr, pitched.pitchInBytes * (pitched.height - 1) + row,
-                    image);
+  return set_memory(context, pitched.devPtr, image);
 }
 
 CUresult array_image(CUarray handle, Image* image, unsigned* flags) {
@@ -175,9 +175,20 @@ CUresult to_sampler(const CUDA_TEXTURE_DESC& d, bool is_cube, Sampler* sampler) 
   return CUDA_SUCCESS;
 }
 
+// Kept before it is taken out, so that a kernel that looks for it meanwhile finds it.
+template <typename Object, typename Member>
+bool destroy(uint64_t value, Member Object::*image) {
+  Driver& driver = Driver::get();
+  const auto object = driver.registry().find<Object>(value);
+  if (!object) return false;
+  if (const auto context = object->context.lock())
+    driver.retired_images().keep(value, (*object).*image, context->outstanding());
+  return driver.registry().remove<Object>(value) != nullptr;
+}
+
 }  // namespace
 
-CUresult make_texture(const Context& context, const CUDA_RESOURCE_DESC& resource,
+CUresult make_texture(Context& context, const CUDA_RESOURCE_DESC& resource,
                       const CUDA_TEXTURE_DESC& description, const CUDA_RESOURCE_VIEW_DESC* view,
                       std::shared_ptr<TextureObject>* object) {
   auto texture = std::make_shared<Texture>();
@@ -196,11 +207,13 @@ CUresult make_texture(const Context& context, const CUDA_RESOURCE_DESC& resource
   made->description = description;
   if (view != nullptr) made->view = *view;
   made->texture = std::move(texture);
+  made->context = context.weak_from_this();
   *object = std::move(made);
   return CUDA_SUCCESS;
 }
 
-CUresult make_surface(const CUDA_RESOURCE_DESC& resource, std::shared_ptr<SurfaceObject>* object) {
+CUresult make_surface(Context& context, const CUDA_RESOURCE_DESC& resource,
+                      std::shared_ptr<SurfaceObject>* object) {
   if (resource.resType != CU_RESOURCE_TYPE_ARRAY || resource.flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
   auto surface = std::make_shared<Surface>();
@@ -212,8 +225,17 @@ CUresult make_surface(const CUDA_RESOURCE_DESC& resource, std::shared_ptr<Surfac
   auto made = std::make_shared<SurfaceObject>();
   made->resource = resource;
   made->surface = std::move(surface);
+  made->context = context.weak_from_this();
   *object = std::move(made);
   return CUDA_SUCCESS;
+}
+
+bool destroy_texture(uint64_t value) {
+  return destroy<TextureObject>(value, &TextureObject::texture);
+}
+
+bool destroy_surface(uint64_t value) {
+  return destroy<SurfaceObject>(value, &SurfaceObject::surface);
 }
 
 }  // namespace fargpu::sim

@@ -20,19 +20,27 @@ struct TextureObject {
   CUDA_TEXTURE_DESC description{};
   std::optional<CUDA_RESOURCE_VIEW_DESC> view;
   std::shared_ptr<const Texture> texture;
+  std::weak_ptr<Context> context;
 };
 
 struct SurfaceObject {
   static constexpr ObjectKind kKind = ObjectKind::kSurface;
   CUDA_RESOURCE_DESC resource{};
   std::shared_ptr<const Surface> surface;
+  std::weak_ptr<Context> context;
 };
 
 // INVALID_VALUE, INVALID_HANDLE: a description that cannot be; NOT_SUPPORTED: a view of compressed
 // blocks, which are not simulated.
-CUresult make_texture(const Context& context, const CUDA_RESOURCE_DESC& resource,
+CUresult make_texture(Context& context, const CUDA_RESOURCE_DESC& resource,
                       const CUDA_TEXTURE_DESC& description, const CUDA_RESOURCE_VIEW_DESC* view,
                       std::shared_ptr<TextureObject>* object);
-CUresult make_surface(const CUDA_RESOURCE_DESC& resource, std::shared_ptr<SurfaceObject>* object);
+CUresult make_surface(Context& context, const CUDA_RESOURCE_DESC& resource,
+                      std::shared_ptr<SurfaceObject>* object);
+
+// Takes the object of this value out. Kernels that were launched before still find its image. False:
+// there is none.
+bool destroy_texture(uint64_t value);
+bool destroy_surface(uint64_t value);
 
 }  // namespace fargpu::sim

@@ -87,3 +87,14 @@ extern "C" __global__ void publish(volatile int* data, unsigned count, unsigned 
     while (now - begin < microseconds * 1000ull);
   }
 }
+
+// Element `index` of a texture over memory or an array of ints, and of a surface.
+extern "C" __global__ void read_linear_texture(int* to, cudaTextureObject_t texture, int index) {
+  *to = tex1Dfetch<int>(texture, index);
+}
+extern "C" __global__ void read_array_texture(int* to, cudaTextureObject_t texture, int index) {
+  *to = tex1D<int>(texture, static_cast<float>(index));
+}
+extern "C" __global__ void read_surface(int* to, cudaSurfaceObject_t surface, int index) {
+  *to = surf1Dread<int>(surface, index * static_cast<int>(sizeof(int)));
+}

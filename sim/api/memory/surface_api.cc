@@ -8,7 +8,8 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
   return with_context([&](Context& context) -> CUresult {
     if (pSurfObject == nullptr || pResDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<SurfaceObject> object;
-    if (CUresult result = make_surface(*pResDesc, &object); result != CUDA_SUCCESS) return result;
+    if (CUresult result = make_surface(context, *pResDesc, &object); result != CUDA_SUCCESS)
+      return result;
     *pSurfObject = Driver::get().registry().add(std::move(object), context.id());
     return CUDA_SUCCESS;
   });
@@ -16,8 +17,7 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
 
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject) {
   return with_context([&](Context&) -> CUresult {
-    const bool gone = surfObject == 0 || Driver::get().registry().remove<SurfaceObject>(surfObject);
-    return gone ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return surfObject == 0 || destroy_surface(surfObject) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

@@ -33,8 +33,7 @@ CUresult CUDAAPI cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_
 
 CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject) {
   return with_context([&](Context&) -> CUresult {
-    const bool gone = texObject == 0 || Driver::get().registry().remove<TextureObject>(texObject);
-    return gone ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return texObject == 0 || destroy_texture(texObject) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
