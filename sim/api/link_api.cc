@@ -1,5 +1,6 @@
 // Linking at run time: PTX inputs become one image for cuModuleLoadData.
 #include "common/base/log.h"
+#include "sim/base/program_report.h"
 #include "sim/driver/api.h"
 #include "sim/driver/module.h"
 #include "sim/fatbin/linked_image.h"
@@ -66,7 +67,8 @@ CUresult add_input(LinkState& state, const Context& context, CUjitInputType type
   std::lock_guard lock(state.mutex);
   if (state.complete) return CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) {
-    fargpu::log::error("cannot link \"{}\": {}", name != nullptr ? name : "", problem);
+    report_to_program("cannot link \"" + std::string(name != nullptr ? name : "") +
+                      "\": " + problem);
     state.options.report(problem);
     return result;
   }
@@ -148,7 +150,7 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void** cubinOut, size_t* size
     const CUresult result = load_texts(context, texts, nullptr, &trial, &problem);
     link.options.report(problem);
     if (result != CUDA_SUCCESS) {
-      fargpu::log::error("cannot link: {}", problem);
+      report_to_program("cannot link: " + problem);
       return result;
     }
     Driver::get().registry().remove<Module>(trial->handle);

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "common/base/log.h"
+#include "sim/base/program_report.h"
 #include "sim/driver/api.h"
 #include "sim/driver/module.h"
 #include "sim/work/jit_options.h"
@@ -22,7 +22,7 @@ CUresult load_module(Context& context, CUmodule* handle, const void* image, JitO
   if (result == CUDA_SUCCESS) result = load_texts(context, texts, nullptr, &module, &problem);
   options.report(problem);
   if (result != CUDA_SUCCESS) {
-    fargpu::log::error("cannot load a module: {}", problem);
+    report_to_program("cannot load a module: " + problem);
     return result;
   }
   context.quiesce_if_locked();

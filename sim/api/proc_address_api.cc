@@ -3,9 +3,9 @@
 #include <span>
 #include <string_view>
 
-#include "common/base/log.h"
 #include "sim/api/driver_version.h"
 #include "sim/api/proc_table.h"
+#include "sim/base/program_report.h"
 #include "sim/driver/api.h"
 
 using namespace fargpu::sim;
@@ -71,6 +71,7 @@ CUresult CUDAAPI cuGetExportTable(const void** ppExportTable, const CUuuid* pExp
 [[gnu::weak]] int fargpu::sim::driver_version() { return CUDA_VERSION; }
 
 int fargpu::sim::refuse(const char* name, std::atomic<bool>* logged) {
-  if (!logged->exchange(true)) log::warn("{} is not simulated: CUDA_ERROR_NOT_SUPPORTED", name);
+  if (!logged->exchange(true))
+    report_to_program(std::string(name) + " is not simulated: CUDA_ERROR_NOT_SUPPORTED");
   return CUDA_ERROR_NOT_SUPPORTED;
 }

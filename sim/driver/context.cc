@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/log.h"
+#include "sim/base/program_report.h"
 #include "sim/driver/capture.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
@@ -41,7 +41,7 @@ Context::Context(Device& device, unsigned flags, bool primary)
 
 void Context::fail(CUresult error, std::string_view text) {
   int expected = CUDA_SUCCESS;
-  if (error_.compare_exchange_strong(expected, error)) log::error("{}", text);
+  if (error_.compare_exchange_strong(expected, error)) report_to_program(text);
 }
 
 std::shared_ptr<Stream> Context::per_thread_stream() {

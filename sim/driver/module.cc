@@ -1,14 +1,14 @@
 #include "sim/driver/module.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 
-#include "common/base/log.h"
+#include "sim/base/program_report.h"
 #include "sim/driver/context.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
+#include "sim/driver/ptx_isa.h"
 #include "sim/fatbin/image.h"
 
 namespace fargpu::sim {
@@ -29,23 +29,6 @@ class ScratchMemory final : public MemoryMap {
  private:
   std::map<uint64_t, std::unique_ptr<std::byte[]>> blocks_;
 };
-
-// PTX of a later toolkit than this driver's.
-bool too_new(std::string_view text) {
-  constexpr int kNewest = 90;  // ISA 9.0, that of CUDA 13.0
-  const size_t at = text.find(".version");
-  if (at == std::string_view::npos) return false;
-  int major = 0, minor = 0;
-  const std::string line(text.substr(at, 40));
-  return std::sscanf(line.c_str(), ".version %d.%d", &major, &minor) == 2 &&
-         (major > 99 || 10 * major + minor > kNewest);
-}
-
-CUresult check_versions(const std::vector<std::string>& texts, std::string* problem) {
-  if (std::none_of(texts.begin(), texts.end(), too_new)) return CUDA_SUCCESS;
-  *problem = "the PTX is of a newer ISA than 9.0; compile with CUDA 13.0 or older";
-  return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-}
 
 // What device code may call and the driver defines: the value of a conditional handle is at its
 // address.
@@ -77,11 +60,14 @@ LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory,
   return load_ptx_linked(views, memory, options);
 }
 
-std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info) {
+// What a block may have without asking for more. A kernel whose own arrays need more than that, which
+// only PTX can say, has all that there is.
+std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info, const Device& device) {
   auto settings = std::make_shared<FunctionSettings>();
-  constexpr int kDefaultShared = 48 << 10;
-  settings->max_dynamic_shared =
-      std::max(0, kDefaultShared - static_cast<int>(info.static_shared_bytes));
+  const auto own = static_cast<int>(info.static_shared_bytes);
+  const int usual = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  const int most = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  settings->max_dynamic_shared = std::max(0, (own <= usual ? usual : most) - own);
   return settings;
 }
 
@@ -114,14 +100,13 @@ CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* t
 
 CUresult check_before_linking(const Context& context, const std::vector<std::string>& texts,
                               std::string* problem) {
-  if (const CUresult result = check_versions(texts, problem); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check_isa(texts, problem); result != CUDA_SUCCESS) return result;
   for (const std::string& text : texts) {
     ScratchMemory scratch;  // outlives the program
     const LoadResult loaded =
         load_ptx(text, scratch, context.device().engine_options(size_t{1} << 20));
     if (loaded.program || loaded.error.kind == LoadError::Kind::kUnresolvedSymbol) continue;
-    *problem = loaded.error.message;
-    return to_result(loaded.error.kind);
+    return refused(loaded.error, texts, problem);
   }
   return CUDA_SUCCESS;
 }
@@ -129,8 +114,7 @@ CUresult check_before_linking(const Context& context, const std::vector<std::str
 CUresult load_texts(Context& context, const ImageTexts& texts,
                     std::shared_ptr<ManagedVariables> managed, std::shared_ptr<Module>* module,
                     std::string* problem) {
-  if (const CUresult result = check_versions(*texts, problem); result != CUDA_SUCCESS)
-    return result;
+  if (const CUresult result = check_isa(*texts, problem); result != CUDA_SUCCESS) return result;
   size_t heap = 0;
   context.limit(CU_LIMIT_MALLOC_HEAP_SIZE, &heap);
   auto made = std::make_shared<Module>();
@@ -141,10 +125,7 @@ CUresult load_texts(Context& context, const ImageTexts& texts,
   EngineOptions options = context.device().engine_options(heap);
   options.managed = made->managed.get();
   LoadResult result = load(*texts, *made->memory, options);
-  if (!result.program) {
-    *problem = result.error.message;
-    return to_result(result.error.kind);
-  }
+  if (!result.program) return refused(result.error, *texts, problem);
   made->program = std::move(result.program);
   made->handle = Driver::get().registry().add(made, context.id());
   *module = std::move(made);
@@ -159,7 +140,9 @@ void add_kernels(const std::shared_ptr<Library>& library, const Program& program
     auto kernel = std::make_shared<Kernel>();
     kernel->library = library;
     kernel->info = *program.kernel(name);
-    for (auto& settings : kernel->settings) settings = make_settings(kernel->info);
+    for (const auto& device : Driver::get().devices())
+      kernel->settings[static_cast<size_t>(device->ordinal())] =
+          make_settings(kernel->info, *device);
     library->kernels[name] = Driver::get().registry().add(std::move(kernel), 0);
   }
 }
@@ -184,10 +167,7 @@ CUresult load_contents(const std::shared_ptr<Library>& library, const void* imag
   EngineOptions options = device->engine_options(size_t{1} << 20);
   options.managed = library->managed.get();
   LoadResult loaded = load(*library->texts, scratch, options);
-  if (!loaded.program) {
-    library->problem = loaded.error.message;
-    return to_result(loaded.error.kind);
-  }
+  if (!loaded.program) return refused(loaded.error, *library->texts, &library->problem);
   add_kernels(library, *loaded.program);
   loaded.program.reset();  // before its memory
   return CUDA_SUCCESS;
@@ -205,7 +185,7 @@ std::shared_ptr<Library> load_library(const void* image, Context* context) {
 CUresult usable(Library& library) {
   if (library.error != CUDA_SUCCESS) {
     std::call_once(library.problem_logged,
-                   [&] { log::error("a library cannot be used: {}", library.problem); });
+                   [&] { report_to_program("a library cannot be used: " + library.problem); });
   }
   return library.error;
 }
@@ -223,7 +203,7 @@ CUresult library_module(Library& library, Context& context, std::shared_ptr<Modu
     std::shared_ptr<Module> made;
     if (CUresult result = load_texts(context, library.texts, library.managed, &made, &problem);
         result != CUDA_SUCCESS) {
-      log::error("cannot load a library into context {}: {}", context.id(), problem);
+      report_to_program("cannot load a library: " + problem);
       library.modules.erase(context.id());
       return result;
     }
@@ -243,13 +223,14 @@ uint64_t function_handle(const std::shared_ptr<Module>& module, std::string_view
   function->module = module;
   function->info = info;
   Registry& registry = Driver::get().registry();
+  const auto context = module->context.lock();
+  if (!context) return 0;
   if (auto library = module->library.lock()) {
-    const auto context = module->context.lock();
     const auto kernel = registry.find<Kernel>(library->kernels.at(std::string(name)));
-    if (!context || !kernel) return 0;
+    if (!kernel) return 0;
     function->settings = kernel->settings[static_cast<size_t>(context->device().ordinal())];
   } else {
-    function->settings = make_settings(*info);
+    function->settings = make_settings(*info, context->device());
   }
   const uint64_t handle = registry.add(std::move(function), module->context_id);
   module->functions.emplace(name, handle);

@@ -163,6 +163,23 @@ class Programs(OnOneDaemon):
         self.assertNotIn("Assertion `", other.stderr)
         self.assertNotIn("Assertion `", log)
 
+    def test_client_reads_why_the_simulated_gpu_refused(self):
+        program = testing.BUILD.program("refused_code")
+        with testing.Daemon() as daemon:
+            remote = daemon.run(program)
+            other = daemon.run(testing.BUILD.program("vector_add"))
+        local = testing.run([testing.BUILD.fargpu, "run", "--sim", "--", program])
+        for done in (remote, local):
+            self.assertEqual(done.stdout, "refused_code: right\n", done.stderr)
+            # Each once, however often the program tries.
+            wanted = ["frobnicate", "machine code", "illegal address in kernel wild"]
+            said = [line for line in done.stderr.splitlines() if "simulated GPU: " in line]
+            self.assertEqual(len(said), len(wanted), done.stderr)
+            for line, text in zip(said, wanted, strict=True):
+                self.assertIn(text, line)
+            self.assertIn("PTX line 7", said[0])
+        self.assertEqual(other.stderr, "")
+
     def test_example_with_printf(self):
         done = self.daemon.run(testing.BUILD.program("device_printf"))
         want = []

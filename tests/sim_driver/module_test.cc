@@ -99,6 +99,12 @@ TEST_F(ContextTest, ImagesThatCannotBeLoaded) {
   EXPECT_CU(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&module, unknown));
   EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
             cuModuleLoadData(&module, ".version 99.0\n.target sm_75\n.address_size 64\n"));
+  const std::string later =
+      ".version 9.5\n.target sm_75\n.address_size 64\n.visible .entry f()\n{\n";
+  EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+            cuModuleLoadData(&module, (later + "  frobnicate.u32 1, 2;\n  ret;\n}\n").c_str()));
+  OK(cuModuleLoadData(&module, (later + "  ret;\n}\n").c_str()));
+  OK(cuModuleUnload(module));
   EXPECT_CU(CUDA_ERROR_INVALID_PTX,
             cuModuleLoadData(&module, ".version 8.6\n.target sm_100\n.address_size 64\n"));
   char log[200] = "";
