@@ -52,6 +52,73 @@ TEST_F(ContextTest, StaticAndDynamicSharedMemory) {
             launch(function("shared_reverse"), 128, {&p}, nullptr, 1, 49152));
 }
 
+// Two .extern arrays with a size, a static one and an .extern one without: addresses as the real
+// driver lays them out, from the beginning of shared memory.
+TEST_F(ContextTest, ExternSharedArraysWithASizeAreStatic) {
+  const char* const text = R"ptx(
+.version 7.1
+.target sm_75
+.address_size 64
+.extern .shared .align 8 .b8 first[256];
+.extern .shared .align 8 .b8 second[512];
+.extern .shared .align 16 .b8 rest[];
+.visible .entry places(.param .u64 out)
+{
+  .reg .b64 %out, %a;
+  .reg .b32 %r;
+  ld.param.u64 %out, [out];
+  cvta.to.global.u64 %out, %out;
+  mov.u64 %a, second;
+  st.global.u64 [%out], %a;
+  mov.u64 %a, rest;
+  st.global.u64 [%out + 8], %a;
+  mov.u64 %a, first;
+  st.shared.u32 [%a + 252], 41;
+  ld.shared.u32 %r, [%a + 252];
+  st.global.u32 [%out + 16], %r;
+  mov.u64 %a, first;
+  st.global.u64 [%out + 24], %a;
+  ret;
+}
+)ptx";
+  CUmodule module;
+  OK(cuModuleLoadData(&module, text));
+  CUfunction places;
+  OK(cuModuleGetFunction(&places, module, "places"));
+  int own = 0, dynamic = 0;
+  OK(cuFuncGetAttribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, places));
+  OK(cuFuncGetAttribute(&dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, places));
+  EXPECT_EQ(own, 768);
+  EXPECT_EQ(dynamic, 48 * 1024 - 768);
+  CUdeviceptr out = allocate(32);
+  for (const unsigned shared : {0u, 64u}) {
+    OK(launch(places, 1, {&out}, nullptr, 1, shared));
+    uint64_t seen[4] = {};
+    OK(cuMemcpyDtoH(seen, out, sizeof seen));
+    EXPECT_EQ(seen[0] - seen[3], 256u);
+    EXPECT_EQ(seen[1] - seen[3], 768u);
+    EXPECT_EQ(static_cast<uint32_t>(seen[2]), 41u);
+  }
+  OK(cuModuleUnload(module));
+}
+
+TEST_F(ContextTest, StaticSharedMemoryAboveTheUsualLimit) {
+  const char* const text =
+      ".version 7.1\n.target sm_75\n.address_size 64\n.shared .align 8 .b8 big[60000];\n"
+      ".visible .entry f()\n{\n  st.shared.u32 [big + 59996], 1;\n  ret;\n}\n";
+  CUmodule module;
+  OK(cuModuleLoadData(&module, text));
+  CUfunction f;
+  OK(cuModuleGetFunction(&f, module, "f"));
+  int most = 0, dynamic = 0;
+  OK(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
+  OK(cuFuncGetAttribute(&dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f));
+  EXPECT_EQ(dynamic, most - 60000);
+  OK(launch(f, 1, {}, nullptr));
+  OK(cuCtxSynchronize());
+  OK(cuModuleUnload(module));
+}
+
 TEST_F(ContextTest, ImpossibleLaunchesAreRefusedAtOnce) {
   CUfunction f = function("bump");
   const auto with = [&](unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

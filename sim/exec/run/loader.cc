@@ -323,7 +323,8 @@ bool Loader::place_shared() {
         return fail(LoadError::Kind::kInvalidPtx,
                     fmt::format("'{}': .local variables belong into functions", v.name), v.line);
       if (v.space != Space::kShared) continue;
-      if (v.linkage == Linkage::kExtern || v.unsized) {
+      // An array without a size lies behind all others, whose sizes count, also those of .extern ones.
+      if (v.unsized) {
         unit->symbols[v.name] = {.kind = Symbol::Kind::kDynamicShared, .space = Space::kShared};
         continue;
       }
@@ -424,7 +425,9 @@ bool Loader::lower() {
     FunctionCode& code = code_.functions[f];
     KernelInfo& info = code.info;
     info.name = code.name;
-    info.static_shared_bytes = shared_base_[f] + lowering.shared_bytes();
+    info.static_shared_bytes = lowering.shared_bytes() != 0
+                                   ? shared_base_[f] + lowering.shared_bytes()
+                                   : std::min(shared_base_[f], common_shared_);
     info.constant_bytes = constant_bytes_;
     info.ptx_version = unit.module.version;
     info.target_arch = unit.module.target_arch;
