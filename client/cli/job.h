@@ -2,9 +2,8 @@
 // starts and held while the program runs.
 //
 // exec replaces this process with the program, so the connection that holds the job belongs to a
-// small process beside it, the holder. The holder is not the program's child, is in no terminal and
-// no process group of the program, has none of its files open, and ends when the program ends. If
-// somebody kills the holder, the job lives on while it has sessions.
+// companion (companion.h), the holder, which ends when the program ends. If somebody kills the
+// holder, the job lives on while it has sessions.
 #pragma once
 
 #include <string>
@@ -20,11 +19,6 @@ namespace fargpu::cli {
 // the tickets into FARGPU_JOB. All or none. The errors of open_job(); kSystem. Call while there is
 // one thread, and only when can_become_the_program().
 Status begin_job(const std::string& program, transport::Deadline deadline);
-
-// Not where orphans become children of this process (the first of a container is the usual case):
-// the holder would be a child of the program, which might wait for it for ever. Nor where the
-// system has no pidfd_open(), or forbids it: the holder could not notice the program's end.
-bool can_become_the_program();
 
 // For a program that runs as a child of this process: the same, but the connections are the
 // caller's.

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "client/cli/companion.h"
 #include "client/cli/layout.h"
 #include "common/base/fd.h"
 
@@ -128,6 +129,19 @@ PrivateDaemon::~PrivateDaemon() {
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
   }
+}
+
+Result<PrivateServer> start_private_server(unsigned gpus) {
+  FARGPU_ASSIGN_OR_RETURN(const std::string answer, start_companion([gpus](Companion& companion) {
+                            companion.leave_the_program("fargpu-sim", Companion::Stderr::kKeep);
+                            auto daemon = PrivateDaemon::start(gpus);
+                            ::signal(SIGPIPE, SIG_IGN);
+                            if (!daemon) return companion.answer(daemon.status());
+                            companion.answer(daemon->server() + "\n" + daemon->token_file());
+                            companion.wait_for_the_program();
+                          }));
+  const size_t end = answer.find('\n');
+  return PrivateServer{answer.substr(0, end), answer.substr(end + 1)};
 }
 
 }  // namespace fargpu::cli

@@ -33,4 +33,13 @@ class PrivateDaemon final {
   std::string token_file_;
 };
 
+// How to reach a private daemon.
+struct PrivateServer {
+  std::string server, token_file;
+};
+// Starts one for the program that this process becomes: it ends, and its files go, when the program
+// has ended. Only when can_become_the_program() (companion.h). The errors of PrivateDaemon::start();
+// kSystem.
+Result<PrivateServer> start_private_server(unsigned gpus);
+
 }  // namespace fargpu::cli

@@ -1,7 +1,7 @@
-// fargpu run: opens a job and starts one program in it, with our libcuda.so.1 in front. With
-// --server this process becomes the program (exec), so exit code, signals and terminal are the
-// program's own, and a process beside it holds the job. With --sim, and as the first process of a
-// container, it stays as the program's parent, holds the job and passes signals on.
+// fargpu run: opens a job and starts one program in it, with our libcuda.so.1 in front. This process
+// becomes the program (exec), so exit code, signals, stops and terminal are the program's own; a
+// process beside it holds the job, and with --sim another one the private daemon. As the first
+// process of a container it stays as the program's parent, holds both and passes signals on.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/companion.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/job.h"
 #include "client/cli/layout.h"
@@ -52,18 +53,36 @@ Result<std::string> runnable(const std::string& command) {
   return program;
 }
 
-int run_with_simulator(const RunOptions& options, const std::string& program) {
-  auto daemon = PrivateDaemon::start(options.sim_gpus);
-  if (!daemon) return fail(daemon.status());
+Status export_simulator(const RunOptions& options, const std::string& program,
+                        const std::string& address, const std::string& token_file) {
   ServerOptions server;
-  server.server = daemon->server();
-  server.token_file = daemon->token_file();
+  server.server = address;
+  server.token_file = token_file;
   server.transport = options.server.transport;
-  if (Status status = export_server(server); !status.ok()) return fail(status);
+  FARGPU_RETURN_IF_ERROR(export_server(server));
   SessionOptions session = options.session;
   if (session.gpus.empty()) session.gpus = std::to_string(options.sim_gpus);
-  if (Status status = export_session(session); !status.ok()) return fail(status);
-  if (Status status = export_library(program, options.preload); !status.ok()) return fail(status);
+  FARGPU_RETURN_IF_ERROR(export_session(session));
+  return export_library(program, options.preload);
+}
+
+// This process becomes the program.
+int become_with_simulator(const RunOptions& options, const std::string& program) {
+  const auto daemon = start_private_server(options.sim_gpus);
+  if (!daemon) return fail(daemon.status());
+  Status status = export_simulator(options, program, daemon->server, daemon->token_file);
+  if (status.ok()) status = begin_job(program, transport::Clock::now() + kOpenLimit);
+  if (!status.ok()) return fail(status);
+  return cannot_start(execute(program, options.arguments));
+}
+
+int run_with_simulator(const RunOptions& options, const std::string& program) {
+  if (can_become_the_program()) return become_with_simulator(options, program);
+  auto daemon = PrivateDaemon::start(options.sim_gpus);
+  if (!daemon) return fail(daemon.status());
+  if (Status status = export_simulator(options, program, daemon->server(), daemon->token_file());
+      !status.ok())
+    return fail(status);
   auto job = begin_job_here(program, transport::Clock::now() + kOpenLimit);
   if (!job) return fail(job.status());
   ChildEnd end;

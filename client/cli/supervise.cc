@@ -8,7 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "client/cli/program_file.h"
 #include "common/base/fd.h"
@@ -55,11 +59,46 @@ void pass_on(const siginfo_t& info, pid_t child) {
   }
 }
 
-// As the child does, so that a shell notices. The first process of a container cannot be stopped.
-void stop_too() {
+bool is_stopped(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t state = text.rfind(')');  // "pid (name) T ...", of any name
+  return state != std::string::npos && text.compare(state, 3, ") T") == 0;
+}
+
+// Continues the stopped process `parent` once `child` is no longer stopped, which may happen by a
+// signal to the child alone. In a process of its own, until somebody kills it.
+[[noreturn]] void wake_with(pid_t parent, pid_t child) {
+  ::setsid();  // stops of the terminal are not for this one
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  while (::getppid() == parent) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!is_stopped(child)) ::kill(parent, SIGCONT);
+  }
+  ::_exit(0);
+}
+
+// As the child does, so that a shell notices. Returns when this process is continued. The first
+// process of a container cannot be stopped.
+void stop_with(pid_t child) {
   sigset_t pending;
   if (::getpid() == 1 || ::sigpending(&pending) != 0) return;
-  if (sigismember(&pending, SIGCONT) == 0) ::raise(SIGSTOP);  // which would throw that one away
+  if (sigismember(&pending, SIGCONT) != 0) return;  // the stop would throw it away
+  const pid_t parent = ::getpid();
+  const pid_t waker = ::fork();
+  if (waker == 0) wake_with(parent, child);
+  ::raise(SIGSTOP);
+  if (waker < 0) return;
+  ::kill(waker, SIGKILL);
+  while (::waitpid(waker, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  // The waker's own signal says nothing new to the child.
+  sigset_t continued;
+  sigemptyset(&continued);
+  sigaddset(&continued, SIGCONT);
+  const timespec now{};
+  siginfo_t info;
+  if (::sigtimedwait(&continued, &info, &now) > 0 && info.si_pid != waker) pass_on(info, child);
 }
 
 Status not_executed(const std::string& program, int error) {
@@ -125,7 +164,7 @@ Result<ChildEnd> supervise(const std::string& program, const std::vector<std::st
         ::waitpid(orphans == Orphans::kReap ? -1 : child, &state, WNOHANG | WUNTRACED);
     if (ended > 0 && ended != child) continue;
     if (ended == child && WIFSTOPPED(state)) {
-      stop_too();
+      stop_with(child);
       continue;
     }
     if (ended == child) {

@@ -1,11 +1,14 @@
 """How programs end: exit codes, signals, passing signals on, with a server and with a private
 daemon (--sim)."""
 
+import fcntl
 import os
 import pathlib
 import signal
 import subprocess
 import tempfile
+import termios
+import time
 import unittest
 
 import fargpu_testing as testing
@@ -103,6 +106,36 @@ class Endings(unittest.TestCase):
                 with self.subTest(way=name, signal=number):
                     self.assertEqual(self.signalled(start, ["bash", "-c", script], number), 9)
 
+    def test_stops_and_goes_on_as_one_program(self):
+        """SIGSTOP, and what Ctrl-Z sends, stop the program that the shell sees, and it goes on."""
+        script = "echo ready; while :; do sleep 0.02; echo on; done"
+        for name, start in self.ways():
+            with self.subTest(way=name):
+                process = subprocess.Popen(
+                    [str(a) for a in (*start, "sh", "-c", script)],
+                    stdout=subprocess.PIPE,
+                    env=testing.clean_environment(),
+                    process_group=0,
+                )
+                self.addCleanup(process.wait)
+                self.addCleanup(lambda p=process: p.poll() is None and p.kill())
+                with process.stdout:
+                    self.assertEqual(process.stdout.readline(), b"ready\n")
+                    for number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGSTOP):
+                        os.killpg(process.pid, number)
+                        _, state = os.waitpid(process.pid, os.WUNTRACED)
+                        self.assertTrue(os.WIFSTOPPED(state))
+                        self.assertEqual(os.WSTOPSIG(state), number)
+                        written = waiting_bytes(process.stdout)
+                        time.sleep(0.3)
+                        self.assertEqual(waiting_bytes(process.stdout), written)
+                        os.killpg(process.pid, signal.SIGCONT)
+                        testing.wait_until(
+                            lambda p=process, w=written: waiting_bytes(p.stdout) > w, "it goes on"
+                        )
+                    process.terminate()
+                    self.assertEqual(process.wait(testing.LIMIT), -signal.SIGTERM)
+
     def test_private_daemon_ends_with_its_command(self):
         with tempfile.TemporaryDirectory() as folder:
             done = testing.run(
@@ -111,7 +144,7 @@ class Endings(unittest.TestCase):
             )
             self.assertEqual(done.stdout, "said\n", done.stderr)
             testing.wait_until(lambda: not private_daemons(folder), "the private daemon ended")
-            self.assertEqual(os.listdir(folder), [])
+            testing.wait_until(lambda: not os.listdir(folder), "its folder is gone")
 
     def test_private_daemon_ends_when_fargpu_is_killed(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -135,6 +168,11 @@ class Endings(unittest.TestCase):
                 process.wait(testing.LIMIT)
             testing.wait_until(lambda: not private_daemons(folder), "the private daemon ended")
             testing.wait_until(lambda: not testing.is_running(program), "the program ended")
+
+
+def waiting_bytes(pipe):
+    """How much a pipe holds that nobody has read."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
 
 
 def private_daemons(folder):

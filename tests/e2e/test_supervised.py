@@ -1,5 +1,5 @@
-"""Programs that run as a child of `fargpu run`: with --sim, as the first process of a container, or
-where the system has no pidfd_open()."""
+"""Programs that run as a child of `fargpu run`: as the first process of a container, or where the
+system has no pidfd_open()."""
 
 import os
 import pathlib
@@ -117,6 +117,19 @@ class Supervised(unittest.TestCase):
             process.send_signal(signal.SIGCONT)
             for pid in (child, process.pid):
                 testing.wait_until(lambda p=pid: not self.is_stopped(p), "both go on")
+        self.assertEqual(process.communicate("more")[0], "more")
+        self.assertEqual(process.returncode, 0)
+
+    def test_goes_on_with_a_program_that_is_continued_alone(self):
+        process = self.start(self.command(ADOPTS_ORPHANS, "sh", "-c", "echo ready; exec cat"))
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        (child,) = self.children(process.pid)
+        for _ in range(3):
+            os.kill(int(child), signal.SIGSTOP)
+            testing.wait_until(lambda: self.is_stopped(process.pid), "both are stopped")
+            os.kill(int(child), signal.SIGCONT)
+            testing.wait_until(lambda: not self.is_stopped(process.pid), "both go on")
+        testing.wait_until(lambda: self.children(process.pid) == [child], "nobody else is left")
         self.assertEqual(process.communicate("more")[0], "more")
         self.assertEqual(process.returncode, 0)
 
