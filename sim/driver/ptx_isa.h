@@ -1,5 +1,5 @@
-// PTX of a later toolkit than the simulated driver's: a real driver takes none of it. Here a text is
-// taken where all of it can be executed, since NVRTC writes its newest ISA for the simplest kernel.
+// PTX of a later toolkit than the simulated driver's. A real driver takes none of it. Here a text
+// is taken where all of it can be executed, since NVRTC writes its newest ISA for any kernel.
 #pragma once
 
 #include <cuda.h>

@@ -38,8 +38,8 @@ CUresult make_texture(Context& context, const CUDA_RESOURCE_DESC& resource,
 CUresult make_surface(Context& context, const CUDA_RESOURCE_DESC& resource,
                       std::shared_ptr<SurfaceObject>* object);
 
-// Takes the object of this value out. Kernels that were launched before still find its image. False:
-// there is none.
+// Takes the object of this value out. Kernels that were launched before still find its image.
+// False: there is none.
 bool destroy_texture(uint64_t value);
 bool destroy_surface(uint64_t value);
 

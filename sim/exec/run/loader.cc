@@ -323,7 +323,7 @@ bool Loader::place_shared() {
         return fail(LoadError::Kind::kInvalidPtx,
                     fmt::format("'{}': .local variables belong into functions", v.name), v.line);
       if (v.space != Space::kShared) continue;
-      // An array without a size lies behind all others, whose sizes count, also those of .extern ones.
+      // An array without a size lies behind all others. A size counts, also that of an .extern one.
       if (v.unsized) {
         unit->symbols[v.name] = {.kind = Symbol::Kind::kDynamicShared, .space = Space::kShared};
         continue;

@@ -1,5 +1,5 @@
-// Code that the simulated GPU does not take, loaded twice, and a kernel that fails. The program says
-// nothing of it, as frameworks do.
+// Code that the simulated GPU does not take, loaded twice, and a kernel that fails. The program
+// prints no error, as frameworks do.
 #include "driver_check.h"
 
 namespace {
