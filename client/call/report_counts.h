@@ -35,8 +35,7 @@ struct OfRoute {
   Counter copies, bytes;
 };
 
-// By opcode. The last place is for functions without one: those of OpenGL, EGL and VDPAU, which are
-// known to cuGetProcAddress only.
+// By opcode. The last place is for functions without one: those of OpenGL, EGL and VDPAU.
 inline constexpr size_t kWithoutOpcode = schema::kOpcodeEnd - schema::kFirstOpcode;
 inline size_t place_of(uint16_t opcode) {
   const bool known = opcode >= schema::kFirstOpcode && opcode < schema::kOpcodeEnd;

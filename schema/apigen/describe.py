@@ -26,7 +26,7 @@ KEYS = (
     "args",
     "wire",
     "via",
-    "exported",
+    "header",
     "queues",
     "drains",
     "works",
@@ -121,6 +121,8 @@ def _function(entry, chapter, types, internal):
             raise DescriptionError(
                 entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
             )
+    if "header" in entry and call != "unsupported":
+        raise DescriptionError(entry.at("header"), f"{name}: 'header' belongs to call: unsupported")
     valid = entry.get("valid") or {}
     if valid and not wired:
         raise DescriptionError(
@@ -161,7 +163,7 @@ def _function(entry, chapter, types, internal):
         twins=twins,
         aliases=entry.get("aliases") or {},
         via=via,
-        exported=entry.get("exported", True),
+        header=entry.get("header", ""),
         internal=internal,
         client_manual=not internal
         and not via

@@ -84,7 +84,7 @@ class Function(Signature):
     twins: list = field(default_factory=list)
     aliases: dict = field(default_factory=dict)
     via: str = ""
-    exported: bool = True
+    header: str = ""  # declared there, not in cuda.h: a symbol that is refused, without an opcode
     internal: bool = False
     client_manual: bool = False
     server_manual: bool = False
@@ -238,7 +238,7 @@ class Function(Signature):
     @property
     def symbols(self):
         """Every exported name of this function; (name, per-thread suffix)."""
-        if not self.exported or self.internal:
+        if self.internal:
             return []
         result = [(self.name, "")]
         result += [(f"{self.name}_{twin}", twin) for twin in self.twins]

@@ -75,7 +75,7 @@ def assign(api, entries, kept=None):
     changed message of another line keeps its number.
     """
     kept = entries if kept is None else kept
-    functions = [(f, layout.fingerprint(f, api.types)) for f in api.functions if f.exported]
+    functions = [(f, layout.fingerprint(f, api.types)) for f in api.functions if not f.header]
     return assign_numbers(functions, entries, kept, FIRST)
 
 

@@ -89,7 +89,7 @@ def proc_entries(api):
     """
     rows = []
     for f in api.functions:
-        if f.internal:
+        if f.internal or f.header == "none":
             continue
         found = [(f.name, "", f.since)] + [
             (f"{f.name}_{t}", t, max(f.since, 7000)) for t in f.twins
@@ -104,7 +104,7 @@ def proc_entries(api):
                     "version": version,
                     "per_thread": bool(twin),
                     "symbol": symbol,
-                    "function": f"::{symbol}" if f.exported else f"hidden_{f.name}",
+                    "function": f"::{symbol}",
                 }
             )
     return sorted(rows, key=lambda r: (r["name"], r["per_thread"], r["version"]))
@@ -118,8 +118,7 @@ def support_tables(api):
     symbols = {s: "" if works[f.name] else f.why for f in functions for s, _ in f.symbols}
     by_name = dict(symbols)
     for f in functions:
-        # Those that are not exported have no symbols.
-        for symbol in [s for s, _ in f.symbols] or [f.name, *f.aliases]:
+        for symbol, _ in f.symbols:
             name = names.proc_name(symbol)
             why = "" if works[f.name] else f.why
             by_name[name] = why and by_name.get(name, why)
@@ -127,11 +126,7 @@ def support_tables(api):
 
 
 def driver_functions(api):
-    return [
-        f
-        for f in api.functions
-        if f.supported and not f.internal and f.exported and f.name not in _MACROS
-    ]
+    return [f for f in api.functions if f.supported and not f.internal and f.name not in _MACROS]
 
 
 def _lookup(f):
@@ -149,7 +144,7 @@ def render(api, entries, nvml_entries=None):
     """path below generated/ -> text. entries: the registry; nvml_entries: that of NVML."""
     environments = {room: environment(folder) for room, folder in TEMPLATES.items()}
     rows, end = _opcode_rows(entries)
-    wired = {f.opcode: f for f in api.functions if f.wire and f.exported}
+    wired = {f.opcode: f for f in api.functions if f.wire}
     files = {}
 
     def put(path, template, **values):
@@ -161,7 +156,7 @@ def render(api, entries, nvml_entries=None):
         "opcodes.h.j2",
         first=registry.FIRST,
         end=end,
-        functions=sorted((f for f in api.functions if f.exported), key=lambda f: f.opcode),
+        functions=sorted((f for f in api.functions if not f.header), key=lambda f: f.opcode),
     )
     put("schema/opcodes.cc", "opcodes.cc.j2", names=rows, messages=sorted(wired))
     symbols, by_name = support_tables(api)
@@ -211,10 +206,10 @@ def render(api, entries, nvml_entries=None):
         "client/manual.h",
         "client_manual.h.j2",
         groups=[g for g in groups if g[1]],
-        captured=[f for f in api.functions if f.is_captured and f.exported],
+        captured=[f for f in api.functions if f.is_captured],
     )
     for chapter in api.chapters:
-        functions = [f for f in chapter.functions if f.exported and not f.internal]
+        functions = [f for f in chapter.functions if not f.header and not f.internal]
         if functions:
             put(
                 f"client/{chapter.name}_entries.cc",
@@ -232,7 +227,7 @@ def render(api, entries, nvml_entries=None):
         "client/proc_table.cc",
         "proc_table.cc.j2",
         entries=proc_entries(api),
-        hidden=[f for f in api.functions if not f.exported],
+        elsewhere=[f for f in api.functions if f.header],
     )
     former = [f for f in api.functions if f.name in _FORMER]
     put(

@@ -2,6 +2,8 @@
 were watched.
 """
 
+import os
+import re
 import unittest
 from pathlib import Path
 
@@ -33,8 +35,30 @@ class RealDescription(unittest.TestCase):
 
     def test_every_symbol_once(self):
         exported = [s for f in self.api.functions for s, _ in f.symbols]
-        self.assertEqual(len(exported), 637)
+        self.assertEqual(len(exported), 675)
         self.assertEqual(sorted(exported), sorted(self.api.symbols))
+        debugger = (SCHEMA / "api" / "debugger_symbols.txt").read_text().split()
+        self.assertEqual(len(debugger), 33)
+        self.assertFalse(set(debugger) & set(exported))
+
+    def test_prototypes_of_other_headers(self):
+        """Builds compare those of cuda.h; the others need headers of OpenGL, EGL and VDPAU."""
+        form = re.compile(r"CUDAAPI \*PFN_(cu\w+?)_v(\d+)(?:_ptsz|_ptds)?\)\((.*?)\);", re.S)
+        include = Path(os.environ["CUDA_INCLUDE"])
+        declared = {}
+        for header in ("cudaGL.h", "cudaEGL.h", "cudaVDPAU.h"):
+            text = (include / header.replace(".h", "Typedefs.h")).read_text()
+            for name, version, parameters in form.findall(text):
+                declared[header, name, int(version)] = " ".join(parameters.split())
+        self.assertGreater(len(declared), 30)
+        for f in self.api.functions:
+            if f.header not in ("", "none"):
+                parameters = declared[f.header, names.proc_name(f.name), f.since]
+                self.assertEqual(
+                    (f.declaration or "void").replace(" ", ""),
+                    parameters.replace("CUDAAPI", "").replace(" ", ""),
+                    f.name,
+                )
 
     def test_enough_is_supported(self):
         supported = sum(len(f.symbols) for f in self.api.functions if f.supported or f.retired)

@@ -36,7 +36,7 @@ def read_headers(include):
 def lines(api, results, symbols):
     named = {symbol: name for name, symbol in symbols.items() if name in results}
     for f in api.functions:
-        if f.internal or not f.exported or not f.supported:
+        if f.internal or f.header or not f.supported:
             continue
         name = f.name if f.name in results and f.name not in symbols else None
         called = named.get(f.name, name)
