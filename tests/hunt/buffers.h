@@ -7,17 +7,27 @@
 #include <string>
 #include <vector>
 
+#include "tests/hunt/meeting.h"
+#include "tests/hunt/mistake.h"
 #include "tests/hunt/program.h"
 
 namespace fargpu::hunt {
 
 class Buffers {
  public:
-  explicit Buffers(const Program& program) : program_(program) {}
+  Buffers(const Program& program, int process, Mistake mistake)
+      : program_(program), process_(process), mistake_(mistake) {}
 
-  // With a context; all words are zero once the context is idle.
+  // What is this process's. With a context; all words are zero once the context is idle.
   void make();
   void unmake();
+  // What the other process shares.
+  void share(SharedPage& page) const;
+  void open_shared(const SharedPage& page);
+  void close_shared();
+  // Fills what this process shares and reads it back, when nobody else uses it any more; throws
+  // Failure.
+  void use_again() const;
 
   const Buffer& of(const Place& place) const {
     return program_.buffers[static_cast<size_t>(place.buffer)];
@@ -37,7 +47,14 @@ class Buffers {
   std::string check(const Place& place, const std::vector<std::vector<uint32_t>>& allowed) const;
 
  private:
+  bool is_mine(size_t buffer) const { return program_.buffers[buffer].process == process_; }
+  bool is_opened(size_t buffer) const {
+    return !is_mine(buffer) && program_.buffers[buffer].shared;
+  }
+
   const Program& program_;
+  const int process_;
+  const Mistake mistake_;
   std::vector<CUdeviceptr> addresses_;
   std::vector<void*> registered_;  // what was allocated for it
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tests/hunt/order.h"
 #include "tests/hunt/program.h"
 
 namespace fargpu::hunt {
@@ -77,6 +78,40 @@ TEST(GenerateTest, GraphsHaveAllKindsOfNodesAndAreCapturedOrBuilt) {
   EXPECT_EQ(captured.size(), 9u);  // no child
   EXPECT_GT(changed, kPrograms / 4);
   EXPECT_GT(most_launches, 50u);
+}
+
+TEST(GenerateTest, TheHostUsesManagedMemoryOnlyWhileTheDeviceIsIdle) {
+  size_t touched = 0;
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = generate(seed);
+    EXPECT_TRUE(allowed_values(program).legal) << seed;
+    for (const Graph& graph : program.graphs) touched += graph.quiet ? 1 : 0;
+  }
+  EXPECT_GT(touched, kPrograms / 20);
+}
+
+TEST(GenerateTest, ProcessesUseTheirOwnAndWhatIsShared) {
+  size_t with_two = 0, handovers = 0;
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = generate(seed);
+    if (program.processes == 1) continue;
+    ++with_two;
+    for (const Operation& operation : program.operations) {
+      const int process = program.process_of(operation.thread);
+      for (const Place& place : {operation.to, operation.from}) {
+        if (place.buffer < 0) continue;
+        const Buffer& buffer = program.buffers[static_cast<size_t>(place.buffer)];
+        EXPECT_TRUE(buffer.shared || buffer.process == process) << seed;
+      }
+      const auto event = static_cast<size_t>(operation.event);
+      if (operation.kind != Kind::kRecord && operation.kind != Kind::kWaitEvent) continue;
+      EXPECT_TRUE(program.event_shared[event] || program.event_process[event] == process) << seed;
+      EXPECT_EQ(program.stream_process[static_cast<size_t>(operation.stream)], process) << seed;
+      handovers += operation.kind == Kind::kWaitEvent && program.event_process[event] != process;
+    }
+  }
+  EXPECT_GT(with_two, kPrograms / 20);
+  EXPECT_GT(handovers, with_two);
 }
 
 TEST(GenerateTest, PipelinesAreFromOneToHundredsOfStepsDeep) {

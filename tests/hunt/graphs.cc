@@ -33,13 +33,14 @@ struct Graphs::Running {
 };
 
 Graphs::Graphs(const Device& device, const Program& program, const Allowed& allowed,
-               const Buffers& buffers, const std::vector<CUevent>& events, Mistake mistake,
-               std::function<void(const std::string&)> fail)
+               const Buffers& buffers, const std::vector<CUevent>& events, int process,
+               Mistake mistake, std::function<void(const std::string&)> fail)
     : device_(device),
       program_(program),
       allowed_(allowed),
       buffers_(buffers),
       events_(events),
+      process_(process),
       mistake_(mistake),
       fail_(std::move(fail)) {}
 
@@ -48,6 +49,10 @@ Graphs::~Graphs() = default;
 void Graphs::make() {
   for (size_t g = 0; g < program_.graphs.size(); ++g) {
     auto running = std::make_unique<Running>();
+    if (program_.process_of(program_.graphs[g].thread) != process_) {
+      running_.push_back(nullptr);
+      continue;
+    }
     running->graph = static_cast<int>(g);
     running->launches = launches_of(program_, static_cast<int>(g));
     const std::vector<Node>& nodes = program_.graphs[g].nodes;
@@ -180,6 +185,7 @@ void Graphs::drop(size_t operation) {
 
 void Graphs::unmake() {
   for (const auto& running : running_) {
+    if (running == nullptr) continue;
     if (running->executable != nullptr) {
       CU(cuGraphExecDestroy(running->executable));
       CU(cuGraphDestroy(running->source));

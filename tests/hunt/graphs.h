@@ -18,7 +18,7 @@ class Graphs {
  public:
   // `fail` takes what a host node found wrong, from any thread.
   Graphs(const Device& device, const Program& program, const Allowed& allowed,
-         const Buffers& buffers, const std::vector<CUevent>& events, Mistake mistake,
+         const Buffers& buffers, const std::vector<CUevent>& events, int process, Mistake mistake,
          std::function<void(const std::string&)> fail);
   ~Graphs();
   Graphs(const Graphs&) = delete;
@@ -51,6 +51,7 @@ class Graphs {
   const Allowed& allowed_;
   const Buffers& buffers_;
   const std::vector<CUevent>& events_;
+  const int process_;
   const Mistake mistake_;
   const std::function<void(const std::string&)> fail_;
   std::vector<std::unique_ptr<Running>> running_;  // by graph

@@ -8,8 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -30,16 +32,57 @@ void on_hang(int) {
   _exit(3);
 }
 
+// The process that runs the other half of programs of two; it is started when there is one.
+std::optional<Meeting> meeting;
+
 // False: the program failed, and that was said.
-bool try_one(const Device& device, const Program& program, Mistake mistake, unsigned limit) {
+bool try_one(const Device& device, const Program& program, const std::vector<size_t>& without,
+             Mistake mistake, unsigned limit) {
   seed_under_way = program.seed;
+  const Allowed allowed = allowed_values(program);
+  if (!allowed.legal) {
+    std::printf("seed %llu as it is left breaks the rules of managed memory\n",
+                static_cast<unsigned long long>(program.seed));
+    return true;
+  }
   alarm(limit);
-  const std::string failure = run(device, program, allowed_values(program), mistake);
+  if (program.processes == 2) {
+    if (!meeting || meeting->has_ended()) {
+      meeting.reset();
+      meeting.emplace(Meeting::start());
+    }
+    meeting->begin(program.seed, static_cast<uint32_t>(mistake), without);
+  }
+  const std::string failure =
+      run(device, program, allowed, mistake, meeting ? &*meeting : nullptr, 0);
   alarm(0);
   if (failure.empty()) return true;
   std::printf("WRONG seed %llu: %s\n", static_cast<unsigned long long>(program.seed),
               failure.c_str());
   return false;
+}
+
+Program make(uint64_t seed, const std::vector<size_t>& without) {
+  Program program = generate(seed);
+  for (const size_t number : without) leave_out(program, number);
+  return program;
+}
+
+// The second process. Program after program, until the first one ends or one is to be left early.
+int run_second(const std::vector<int>& descriptors) {
+  Meeting first(descriptors.at(0), descriptors.at(1));
+  uint64_t seed = 0;
+  uint32_t mistake = 0;
+  std::vector<size_t> without;
+  std::optional<Device> device;
+  while (first.next(seed, mistake, without)) {
+    if (!device) device = open_device();
+    const Program program = make(seed, without);
+    const std::string failure =
+        run(*device, program, allowed_values(program), static_cast<Mistake>(mistake), &first, 1);
+    if (!failure.empty() || program.leaves) std::_Exit(failure.empty() ? 0 : 1);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -60,20 +103,22 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", repeat, "how often, with --replay")->capture_default_str();
   app.add_option("--without", without, "operations to leave out, with --replay")->delimiter(',');
   app.add_flag("--print", print, "only print the program of --replay");
-  const std::map<std::string, Mistake> mistakes{{"waits", Mistake::kWaits},
-                                                {"edges", Mistake::kEdges},
-                                                {"params", Mistake::kParams},
-                                                {"launches", Mistake::kLaunches},
-                                                {"host-nodes", Mistake::kHostNodes}};
+  const std::map<std::string, Mistake> mistakes{
+      {"waits", Mistake::kWaits},          {"edges", Mistake::kEdges},
+      {"params", Mistake::kParams},        {"launches", Mistake::kLaunches},
+      {"host-nodes", Mistake::kHostNodes}, {"managed", Mistake::kManaged},
+      {"shared", Mistake::kShared}};
   app.add_option("--mistake", mistake, "break the programs, to see that the checker notices")
       ->transform(CLI::CheckedTransformer(mistakes));
+  std::vector<int> second;
+  app.add_option("--second", second, "")->delimiter(',')->group("");  // started by the first one
   CLI11_PARSE(app, argc, argv);
+  if (!second.empty()) return run_second(second);
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
 
   Program program;
   if (*replay_option) {
-    program = generate(replay);
-    for (const size_t number : without) leave_out(program, number);
+    program = make(replay, without);
     if (print) {
       std::fputs(describe(program).c_str(), stdout);
       return 0;
@@ -83,7 +128,7 @@ int main(int argc, char** argv) {
   const Device device = open_device();
   if (*replay_option) {
     for (unsigned i = 0; i < repeat; ++i) {
-      if (!try_one(device, program, mistake, limit)) return 1;
+      if (!try_one(device, program, without, mistake, limit)) return 1;
     }
     std::printf("%u runs were right\n", repeat);
     return 0;
@@ -93,7 +138,7 @@ int main(int argc, char** argv) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   uint64_t done = 0;
   for (; Clock::now() < end; ++done) {
-    if (!try_one(device, generate(seed + done), mistake, limit)) return 1;
+    if (!try_one(device, generate(seed + done), {}, mistake, limit)) return 1;
   }
   std::printf("%llu programs were right\n", static_cast<unsigned long long>(done));
   return 0;

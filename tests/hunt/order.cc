@@ -1,5 +1,7 @@
 #include "tests/hunt/order.h"
 
+#include <algorithm>
+
 #include "tests/hunt/points.h"
 #include "tests/hunt/values.h"
 
@@ -32,6 +34,7 @@ class Order {
       if (program_.kept[i]) place(i);
     }
     Allowed allowed;
+    allowed.legal = is_legal();
     const Seen seen = values_seen(accesses_, points_);
     for (size_t i = 0; i < accesses_.size(); ++i) {
       if (accesses_[i].to.buffer >= 0 || accesses_[i].from.buffer < 0) continue;
@@ -57,8 +60,9 @@ class Order {
       const int its = program_.operations[i].stream;
       // A wait may be for nothing, and then does nothing.
       const bool acts = operation.kind != Kind::kWaitEvent;
-      const bool ordered = acts && ((stream == Program::kLegacy && program_.blocking[its]) ||
-                                    (its == Program::kLegacy && program_.blocking[stream]));
+      const bool ordered = acts && same_process(its, stream) &&
+                           ((program_.is_legacy(stream) && program_.blocking[its]) ||
+                            (program_.is_legacy(its) && program_.blocking[stream]));
       // A stream that was destroyed and one made in its place are two.
       if (its == stream) {
         if (other.incarnation == steps_[self].incarnation) points_.edge(other.write, point);
@@ -66,6 +70,11 @@ class Order {
         points_.edge(other.seen, point);
       }
     }
+  }
+
+  bool same_process(int a, int b) const {
+    return program_.stream_process[static_cast<size_t>(a)] ==
+           program_.stream_process[static_cast<size_t>(b)];
   }
 
   // Where an operation records `event`; kNone: it does not.
@@ -147,7 +156,11 @@ class Order {
         break;
     }
     if (operation.to.buffer >= 0 || operation.from.buffer >= 0) add_access(i);
+    if (operation.kind == Kind::kSpin) device_works_.push_back({steps.write, steps.write});
     steps.end = points_.add_after(steps.begin);
+    if (operation.kind == Kind::kLoad || operation.kind == Kind::kScratch ||
+        operation.kind == Kind::kSideContext)
+      device_works_.push_back({steps.begin, steps.end});
     for (const size_t done : {steps.read, steps.write}) {
       if (done != kNone && !steps.submitted) points_.edge(done, steps.end);
     }
@@ -159,12 +172,42 @@ class Order {
     const Operation& operation = program_.operations[i];
     // Changes of nodes have places, and touch nothing.
     if (operation.kind == Kind::kSetParams) return;
+    const Steps& steps = steps_[i];
+    if (operation.kind == Kind::kHostRead)
+      touch(operation, steps.read, steps.read);
+    else if (operation.kind == Kind::kHostWrite)
+      touch(operation, steps.write, steps.write);
+    else if (operation.kind == Kind::kHostFunction)
+      touch(operation, steps.read, steps.write);
+    else
+      device_works_.push_back({steps.write, steps.write});
     accesses_.push_back({.operation = i,
                          .to = operation.reads ? Place{} : operation.to,
                          .from = operation.from,
                          .value = operation.value,
-                         .read = steps_[i].read,
-                         .write = steps_[i].write});
+                         .read = steps.read,
+                         .write = steps.write});
+  }
+
+  // The host uses memory between two points.
+  template <typename Toucher>
+  void touch(const Toucher& toucher, size_t first, size_t last) {
+    for (const Place& place : {toucher.to, toucher.from}) {
+      if (place.buffer >= 0 && memory_of(place) == Memory::kManaged)
+        host_touches_.push_back({first, last});
+    }
+  }
+
+  // Whether the device does nothing while the host uses managed memory.
+  bool is_legal() const {
+    for (const auto& touch : host_touches_) {
+      for (const auto& work : device_works_) {
+        if (!points_.is_before(work.last, touch.first) &&
+            !points_.is_before(touch.last, work.first))
+          return false;
+      }
+    }
+    return true;
   }
 
   void submit(size_t i) {
@@ -250,6 +293,10 @@ class Order {
     }
     if (node.kind == NodeKind::kRecord) recorded_by_launch_[{i, node.event}] = own.write;
     if (node.to.buffer < 0 && node.from.buffer < 0) return;
+    if (node.kind == NodeKind::kHost)
+      touch(node, own.read, own.write);
+    else
+      device_works_.push_back({own.read, own.write});
     accesses_.push_back({.operation = i,
                          .node = index,
                          .to = node.reads ? Place{} : node.to,
@@ -290,7 +337,9 @@ class Order {
         break;
       case Kind::kContextSync:
         for (size_t j = 0; j < i; ++j) {
-          if (steps_[j].submitted && points_.is_before(steps_[j].end, steps.begin))
+          if (steps_[j].submitted && points_.is_before(steps_[j].end, steps.begin) &&
+              program_.process_of(operation.thread) ==
+                  program_.process_of(program_.operations[j].thread))
             points_.edge(steps_[j].write, steps.end);
         }
         break;
@@ -307,10 +356,14 @@ class Order {
   Points points_;
   std::vector<Steps> steps_;
   std::vector<Access> accesses_;
-  std::vector<size_t> last_;                                     // by thread: where it is
-  std::vector<int> incarnations_;                                // by stream
-  std::vector<size_t> launched_;                                 // by graph: its last launch
-  std::vector<uint32_t> launches_;                               // by graph
+  std::vector<size_t> last_;        // by thread: where it is
+  std::vector<int> incarnations_;   // by stream
+  std::vector<size_t> launched_;    // by graph: its last launch
+  std::vector<uint32_t> launches_;  // by graph
+  struct Span {
+    size_t first, last;
+  };
+  std::vector<Span> host_touches_, device_works_;                // of managed memory; of any
   std::map<std::pair<size_t, int>, size_t> recorded_by_launch_;  // by launch and event
 };
 
@@ -320,6 +373,16 @@ const std::vector<std::vector<uint32_t>>& Allowed::at(size_t operation, int node
   static const std::vector<std::vector<uint32_t>> kNothing;
   const auto found = values_.find({operation, node});
   return found == values_.end() ? kNothing : found->second;
+}
+
+bool may_be(const std::vector<uint32_t>& values, uint32_t seen) {
+  if (std::binary_search(values.begin(), values.end(), seen)) return true;
+  for (uint32_t mask = 0xff; mask != 0; mask <<= 8) {
+    if (std::none_of(values.begin(), values.end(),
+                     [=](uint32_t value) { return ((value ^ seen) & mask) == 0; }))
+      return false;
+  }
+  return true;
 }
 
 Allowed allowed_values(const Program& program) { return Order(program).run(); }

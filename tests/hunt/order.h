@@ -18,6 +18,9 @@ namespace fargpu::hunt {
 class Allowed {
  public:
   static constexpr int kNoNode = -1;
+  // False: the host uses managed memory when it must not, and anything may happen. Only programs
+  // that were made smaller are like that.
+  bool legal = true;
 
   // By segment of what the operation, or the node at that launch, reads: the values that a word may
   // have, sorted. Empty where nothing is checked.
@@ -34,5 +37,9 @@ class Allowed {
 };
 
 Allowed allowed_values(const Program& program);
+
+// Whether a word may be `seen` if it may have one of these values, which are sorted. Where there are
+// several, writes race, and CUDA promises no more than that each byte is one of theirs.
+bool may_be(const std::vector<uint32_t>& values, uint32_t seen);
 
 }  // namespace fargpu::hunt

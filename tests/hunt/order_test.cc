@@ -15,6 +15,7 @@ class OrderTest : public testing::Test {
     program_.threads = 2;
     program_.streams = 4;
     program_.blocking = {false, false, false, true};
+    program_.stream_process = {0, 0, 0, 0};
     program_.events = 2;
     program_.tokens = 4;
     program_.buffers = {
@@ -319,6 +320,14 @@ TEST_F(GraphOrderTest, WhatIsLeftOutLeavesItsOrder) {
   program_.kept.assign(program_.operations.size(), true);
   ASSERT_TRUE(leave_out(program_, program_.operations.size() + static_cast<size_t>(between)));
   EXPECT_EQ(seen_by(launched, looked), (Values{1024}));
+}
+
+TEST(MayBeTest, WritesThatRaceMayBeMixedByteByByte) {
+  EXPECT_TRUE(may_be({70, 0x103800}, 70));
+  EXPECT_TRUE(may_be({70, 0x103800}, 0x103846));
+  EXPECT_FALSE(may_be({70, 0x103800}, 0x103847));
+  EXPECT_FALSE(may_be({0x103800}, 0x103846));
+  EXPECT_FALSE(may_be({}, 0));
 }
 
 TEST_F(OrderTest, ProgramsAreTheSameForTheSameSeed) {

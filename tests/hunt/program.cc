@@ -17,6 +17,8 @@ const char* name_of(Memory memory) {
       return "registered";
     case Memory::kMapped:
       return "mapped";
+    case Memory::kManaged:
+      return "managed";
   }
   return "?";
 }
@@ -160,7 +162,7 @@ std::string describe(const Program& program, size_t index) {
   if (operation.node >= 0) text += " node " + std::to_string(operation.node);
   if (has_stream(operation.kind)) {
     text += " stream " + std::to_string(operation.stream);
-    if (operation.stream == Program::kLegacy)
+    if (program.is_legacy(operation.stream))
       text += " (legacy)";
     else if (program.blocking[static_cast<size_t>(operation.stream)])
       text += " (blocking)";
@@ -181,14 +183,24 @@ std::string describe(const Program& program) {
     const Buffer& buffer = program.buffers[i];
     text += std::string("buffer ") + name_of(buffer.memory) + std::to_string(i) + ": " +
             std::to_string(buffer.segments) + " segments of " + std::to_string(buffer.words) +
-            " words\n";
+            " words";
+    if (buffer.shared) text += ", shared";
+    text += program.processes > 1 ? " of process " + std::to_string(buffer.process) + "\n" : "\n";
+  }
+  if (program.processes > 1) {
+    text += program.leaves ? "two processes, of which one leaves early\n" : "two processes\n";
+    for (size_t i = 0; i < program.event_shared.size(); ++i) {
+      if (program.event_shared[i])
+        text += "event " + std::to_string(i) + ": shared, of process " +
+                std::to_string(program.event_process[i]) + "\n";
+    }
   }
   text += std::string("image: ") + std::to_string(program.image_bytes >> 20) + " MiB\n";
   size_t number = program.operations.size();
   for (size_t i = 0; i < program.graphs.size(); ++i) {
     const Graph& graph = program.graphs[i];
     text += "graph " + std::to_string(i) + " of thread " + std::to_string(graph.thread) +
-            (graph.captured ? ", captured\n" : "\n");
+            (graph.captured ? ", captured" : "") + (graph.quiet ? ", quiet\n" : "\n");
     for (size_t n = 0; n < graph.nodes.size(); ++n, ++number) {
       if (graph.nodes[n].kept)
         text += "#" + std::to_string(number) + "   " + describe_node(program, graph, n) + "\n";

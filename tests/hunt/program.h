@@ -1,11 +1,14 @@
-// A random program, as data: what several threads do with streams, events and buffers of one
-// device.
+// A random program, as data: what several threads, in one process or two, do with streams, events
+// and buffers of one device.
 //
 // A buffer is a row of segments; an operation writes or reads whole segments. Every writing
 // operation writes a value of its own into each word, so that a read tells whose word it saw.
 // Operations stand in one list in an order in which they may be generated: a thread does its own in
 // this order, and waits for others only where an operation says so. What a graph does stands in a
 // list of its nodes, and happens at each launch.
+//
+// The host uses managed memory only while no device code runs that might, as CUDA demands of devices
+// without concurrent access.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +18,14 @@
 
 namespace fargpu::hunt {
 
-enum class Memory { kDevice, kPageable, kPinned, kRegistered, kMapped };
+enum class Memory { kDevice, kPageable, kPinned, kRegistered, kMapped, kManaged };
 
 struct Buffer {
   Memory memory = Memory::kDevice;
   size_t segments = 0;
-  size_t words = 0;  // of a segment, four bytes each
+  size_t words = 0;     // of a segment, four bytes each
+  int process = 0;      // whose it is
+  bool shared = false;  // device memory that the other process opens
 };
 
 enum class Kind {
@@ -97,6 +102,7 @@ struct Graph {
   static constexpr int kLanes = 3;
   int thread = 0;
   bool captured = false;  // from streams, one of which is the origin; otherwise built node by node
+  bool quiet = false;     // a chain whose host nodes may use managed memory
   std::vector<Node> nodes;
 };
 
@@ -114,18 +120,26 @@ struct Operation {
 };
 
 struct Program {
-  static constexpr int kLegacy = 0;  // stream 0 is the legacy default stream
+  static constexpr int kLegacy = 0;  // the first streams are the legacy default ones of processes
   uint64_t seed = 0;
+  int processes = 1;    // with two, thread t runs in process t % 2
+  bool leaves = false;  // the second process ends without closing or freeing anything
   int threads = 1;
   int streams = 1;
   std::vector<bool> blocking;  // by stream: created without CU_STREAM_NON_BLOCKING
+  std::vector<int> stream_process;
   int events = 1;
+  std::vector<int> event_process;
+  std::vector<bool> event_shared;  // the other process opens it
   int tokens = 0;
   size_t image_bytes = 0;  // at least; of the image that kLoad loads, which no cache knows
   std::vector<Buffer> buffers;
   std::vector<Graph> graphs;
   std::vector<Operation> operations;
   std::vector<bool> kept;  // by operation: it takes part; shrinking clears entries
+
+  int process_of(int thread) const { return thread % processes; }
+  bool is_legacy(int stream) const { return stream < processes; }
 };
 
 Program generate(uint64_t seed);
@@ -145,9 +159,13 @@ std::vector<size_t> launches_of(const Program& program, int graph);
 
 // Whether the device, or this process, may touch the memory directly.
 inline bool on_device(Memory memory) {
-  return memory == Memory::kDevice || memory == Memory::kMapped || memory == Memory::kRegistered;
+  return memory == Memory::kDevice || memory == Memory::kMapped || memory == Memory::kRegistered ||
+         memory == Memory::kManaged;
 }
-inline bool on_host(Memory memory) { return memory != Memory::kDevice; }
+// At any time, which is not so of managed memory.
+inline bool on_host(Memory memory) {
+  return memory != Memory::kDevice && memory != Memory::kManaged;
+}
 
 // The program as text, an operation a line, and for an operation alone.
 std::string describe(const Program& program, size_t operation);

@@ -34,40 +34,53 @@ struct HostCall {
 
 class Run {
  public:
-  Run(const Device& device, const Program& program, const Allowed& allowed, Mistake mistake)
+  Run(const Device& device, const Program& program, const Allowed& allowed, Mistake mistake,
+      Meeting* meeting, int process)
       : device_(device),
         program_(program),
         allowed_(allowed),
         mistake_(mistake),
-        buffers_(program),
-        graphs_(device, program, allowed, buffers_, events_, mistake,
+        meeting_(program.processes == 2 ? meeting : nullptr),
+        process_(process),
+        buffers_(program, process, mistake),
+        graphs_(device, program, allowed, buffers_, events_, process, mistake,
                 [this](const std::string& why) { fail(why); }),
-        tokens_(static_cast<size_t>(program.tokens)) {}
+        tokens_(static_cast<size_t>(program.tokens)) {
+    if (tokens_.size() > SharedPage::kMostTokens || program.buffers.size() > SharedPage::kMost)
+      throw Failure("a program with more than two processes can share");
+  }
 
   std::string run() {
     try {
       make();
       std::vector<std::thread> threads;
-      for (int i = 0; i < program_.threads; ++i) threads.emplace_back([this, i] { work(i); });
+      for (int i = 0; i < program_.threads; ++i) {
+        if (program_.process_of(i) == process_) threads.emplace_back([this, i] { work(i); });
+      }
       for (std::thread& thread : threads) thread.join();
       CU(cuCtxSetCurrent(device_.context));
       CU(cuCtxSynchronize());
-      unmake();
+      if (part()) unmake();
     } catch (const Failure& failure) {
       fail(std::string("making or ending: ") + failure.what());
     }
     std::lock_guard lock(mutex_);
+    if (failure_.empty() && meeting_ != nullptr && meeting_->failed())
+      return meeting_->page().failure.data();
     return failure_;
   }
 
  private:
   void fail(const std::string& why) {
     std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = why;
+    if (!failure_.empty()) return;
+    failure_ = why;
+    if (meeting_ == nullptr) return;
+    meeting_->fail((process_ == 0 ? "first process: " : "second process: ") + why);
   }
   bool failed() {
     std::lock_guard lock(mutex_);
-    return !failure_.empty();
+    return !failure_.empty() || (meeting_ != nullptr && meeting_->failed());
   }
 
   void make() {
@@ -75,10 +88,58 @@ class Run {
     buffers_.make();
     graphs_.make();
     streams_.resize(static_cast<size_t>(program_.streams));
-    for (size_t i = 1; i < streams_.size(); ++i) make_stream(i);
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      if (owns_stream(i)) make_stream(i);
+    }
     events_.resize(static_cast<size_t>(program_.events));
-    for (CUevent& event : events_) CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (size_t i = 0; i < events_.size(); ++i) {
+      if (!owns_event(i)) continue;
+      CU(cuEventCreate(&events_[i], CU_EVENT_DISABLE_TIMING |
+                                        (program_.event_shared[i] ? CU_EVENT_INTERPROCESS : 0)));
+    }
+    if (meeting_ != nullptr) share();
     CU(cuCtxSynchronize());
+    if (meeting_ != nullptr) meeting_->meet(2);
+  }
+
+  bool owns_stream(size_t i) const {
+    return !program_.is_legacy(static_cast<int>(i)) && program_.stream_process[i] == process_;
+  }
+  bool owns_event(size_t i) const { return program_.event_process[i] == process_; }
+  bool opens_event(size_t i) const { return !owns_event(i) && program_.event_shared[i]; }
+
+  void share() {
+    SharedPage& page = meeting_->page();
+    buffers_.share(page);
+    for (size_t i = 0; i < events_.size(); ++i) {
+      if (owns_event(i) && program_.event_shared[i])
+        CU(cuIpcGetEventHandle(&page.events[i], events_[i]));
+    }
+    meeting_->meet(1);
+    if (meeting_->failed()) throw Failure("the other process has failed");
+    buffers_.open_shared(page);
+    for (size_t i = 0; i < events_.size(); ++i) {
+      if (opens_event(i)) CU(cuIpcOpenEventHandle(&events_[i], page.events[i]));
+    }
+  }
+
+  // From the other process, of which nothing is used any more. False: nothing is to be freed.
+  bool part() {
+    if (meeting_ == nullptr) return true;
+    meeting_->meet(3);
+    const bool leaves = program_.leaves && process_ == 1;
+    if (!leaves) {
+      buffers_.close_shared();
+      for (size_t i = 0; i < events_.size(); ++i) {
+        if (opens_event(i)) CU(cuEventDestroy(events_[i]));
+      }
+    }
+    meeting_->meet(4);
+    if (program_.leaves && process_ == 0) {
+      meeting_->await_end();
+      if (!failed()) buffers_.use_again();
+    }
+    return !leaves;
   }
 
   void make_stream(size_t i) {
@@ -86,8 +147,12 @@ class Run {
   }
 
   void unmake() {
-    for (size_t i = 1; i < streams_.size(); ++i) CU(cuStreamDestroy(streams_[i]));
-    for (const CUevent event : events_) CU(cuEventDestroy(event));
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      if (owns_stream(i)) CU(cuStreamDestroy(streams_[i]));
+    }
+    for (size_t i = 0; i < events_.size(); ++i) {
+      if (owns_event(i)) CU(cuEventDestroy(events_[i]));
+    }
     graphs_.unmake();
     buffers_.unmake();
   }
@@ -105,7 +170,7 @@ class Run {
       try {
         // After a failure threads only let each other go.
         if (operation.kind == Kind::kPost)
-          tokens_[static_cast<size_t>(operation.token)] = true;
+          token(operation.token) = true;
         else if (operation.kind == Kind::kAwait)
           await(i);
         else if (!failed())
@@ -125,7 +190,26 @@ class Run {
       const Operation& other = program_.operations[j];
       posted |= program_.kept[j] && other.kind == Kind::kPost && other.token == token;
     }
-    while (posted && !tokens_[static_cast<size_t>(token)]) std::this_thread::yield();
+    for (int spins = 0; posted && !this->token(token) && !failed_elsewhere(); ++spins) {
+      if (spins < 1000) {
+        std::this_thread::yield();
+        continue;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if (meeting_ != nullptr && spins % 100 == 0) meeting_->look_after_other();
+    }
+  }
+  bool failed_elsewhere() const { return meeting_ != nullptr && meeting_->failed(); }
+
+  std::atomic<bool>& token(int number) {
+    const auto i = static_cast<size_t>(number);
+    return meeting_ == nullptr ? tokens_[i] : meeting_->page().tokens[i];
+  }
+
+  bool skips_wait(const Operation& operation) const {
+    return mistake_ == Mistake::kWaits ||
+           (mistake_ == Mistake::kShared &&
+            program_.event_shared[static_cast<size_t>(operation.event)]);
   }
 
   CUstream stream_of(const Operation& operation) const {
@@ -193,10 +277,10 @@ class Run {
         CU(cuEventRecord(event(), stream));
         break;
       case Kind::kWaitEvent:
-        if (mistake_ != Mistake::kWaits) CU(cuStreamWaitEvent(stream, event(), 0));
+        if (!skips_wait(operation)) CU(cuStreamWaitEvent(stream, event(), 0));
         break;
       case Kind::kEventSync:
-        if (mistake_ != Mistake::kWaits) CU(cuEventSynchronize(event()));
+        if (!skips_wait(operation)) CU(cuEventSynchronize(event()));
         break;
       case Kind::kStreamSync:
         CU(cuStreamSynchronize(stream));
@@ -245,7 +329,7 @@ class Run {
     }
   }
 
-  static bool ends_captures(const Operation& operation) {
+  bool ends_captures(const Operation& operation) const {
     switch (operation.kind) {
       case Kind::kCopy:
       case Kind::kCopy2D:
@@ -260,7 +344,7 @@ class Run {
       case Kind::kEventSync:
         return false;
       default:
-        return operation.stream == Program::kLegacy;
+        return program_.is_legacy(operation.stream);
     }
   }
 
@@ -391,6 +475,8 @@ class Run {
   const Program& program_;
   const Allowed& allowed_;
   const Mistake mistake_;
+  Meeting* const meeting_;  // null: there is one process
+  const int process_;
   Buffers buffers_;
   std::vector<CUstream> streams_;
   std::vector<CUevent> events_;
@@ -426,8 +512,8 @@ Device open_device() {
 }
 
 std::string run(const Device& device, const Program& program, const Allowed& allowed,
-                Mistake mistake) {
-  return Run(device, program, allowed, mistake).run();
+                Mistake mistake, Meeting* meeting, int process) {
+  return Run(device, program, allowed, mistake, meeting, process).run();
 }
 
 void show_positions() {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/hunt/meeting.h"
+#include "tests/hunt/mistake.h"
 #include "tests/hunt/order.h"
 #include "tests/hunt/program.h"
 
@@ -19,19 +21,10 @@ struct Device {
 // Ends the process with 2 when CUDA does not work at all.
 Device open_device();
 
-// What is done wrongly on purpose: a checker must notice each.
-enum class Mistake {
-  kNone,
-  kWaits,      // waits for events are left out
-  kEdges,      // graphs are built without their edges, captured without waits between streams
-  kParams,     // changes of executable graphs are left out
-  kLaunches,   // graphs are launched in a stream of their own
-  kHostNodes,  // host nodes write nothing
-};
-
-// Empty: all reads were right. Otherwise what was wrong first.
+// Empty: all reads were right. Otherwise what was wrong first. `meeting`: with the other process of
+// a program that has two; `process`: which this is.
 std::string run(const Device& device, const Program& program, const Allowed& allowed,
-                Mistake mistake);
+                Mistake mistake, Meeting* meeting, int process);
 
 // Which operation each thread is in, for a program that hangs. From a signal handler too: writes
 // to standard output.
