@@ -88,6 +88,16 @@ if(FARGPU_FUZZ)
   target_link_options(fargpu_options INTERFACE -fsanitize=address,undefined)
 endif()
 
+# Several sources of a target at a time (FARGPU_UNITY): the headers that they share are read once,
+# which is two thirds of what a compiler does here. Off by default. Names in the anonymous
+# namespaces of a target must then differ; fargpu_compile_alone(source...) is for sources where they
+# do not.
+set(CMAKE_UNITY_BUILD ${FARGPU_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+function(fargpu_compile_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # fargpu_library(NAME source...): a static library with the house flags.
 function(fargpu_library name)
   add_library(${name} STATIC ${ARGN})

@@ -25,6 +25,7 @@ function(fargpu_make_prelude name type)
     add_library(${name} OBJECT "${source}")
   endif()
   target_link_libraries(${name} PRIVATE fargpu_options ${ARGN})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   target_precompile_headers(${name} PRIVATE ${standard_headers})
   # Sources wait for targets of this kind, but not for what the compiler makes of other sources.
   add_custom_target(${name}_made)

@@ -28,7 +28,7 @@ namespace fargpu::cli {
 
 namespace {
 
-constexpr auto kOpenLimit = std::chrono::seconds(10);
+constexpr auto kBeginLimit = std::chrono::seconds(10);
 constexpr const char* kLinkVariable = "FARGPU_LINK";
 constexpr const char* kReportVariable = "FARGPU_REPORT";
 constexpr const char* kTraceVariable = "FARGPU_TRACE";
@@ -100,7 +100,7 @@ Result<Measured> run_once(const std::string& program, const std::vector<std::str
                           const std::string& link) {
   ::setenv(kLinkVariable, link.c_str(), 1);
   FARGPU_ASSIGN_OR_RETURN(const std::vector<Fd> job,
-                          begin_job_here(program, transport::Clock::now() + kOpenLimit));
+                          begin_job_here(program, transport::Clock::now() + kBeginLimit));
   const auto begin = std::chrono::steady_clock::now();
   FARGPU_ASSIGN_OR_RETURN(const ChildEnd end, supervise(program, arguments));
   const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;

@@ -11,10 +11,10 @@ namespace fargpu::cli {
 
 namespace {
 
-constexpr auto kLimit = std::chrono::seconds(10);
+constexpr auto kDevicesLimit = std::chrono::seconds(10);
 
-int show(const Target& target) {
-  auto status = query_status(target, transport::Clock::now() + kLimit);
+int show_devices(const Target& target) {
+  auto status = query_status(target, transport::Clock::now() + kDevicesLimit);
   if (!status) return fail(status.status());
   std::printf("%-3s  %-40s  %-28s  %10s  %10s  %4s  %s\n", "GPU", "UUID", "NAME", "MEMORY",
               "RESERVED", "JOBS", "SESSIONS");
@@ -31,7 +31,7 @@ int devices(const ServerOptions& options) {
   if (Status status = export_server(options); !status.ok()) return fail(status);
   auto targets = targets_from_environment();
   if (!targets) return fail(targets.status());
-  return for_each_server(*targets, show);
+  return for_each_server(*targets, show_devices);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ namespace fargpu::cli {
 
 namespace {
 
-constexpr auto kLimit = std::chrono::seconds(60);  // a worker may have to start a cold driver
+constexpr auto kAnswerLimit = std::chrono::seconds(60);  // a worker may have to start a cold driver
 constexpr const char* kProbeName = "load-probe";
 
 struct DoctorOptions {
@@ -154,7 +154,7 @@ void show_rdma(const SessionProbe& probe) {
 }
 
 int examine_server(const Target& target, const DoctorOptions& options) {
-  auto status = query_status(target, transport::Clock::now() + kLimit);
+  auto status = query_status(target, transport::Clock::now() + kAnswerLimit);
   if (!status) {
     line(false, "server", status.status().message());
     return exit_code(status.status());
@@ -170,7 +170,7 @@ int examine_server(const Target& target, const DoctorOptions& options) {
        status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " +
            std::to_string(status->gpus.size()) + " GPUs");
 
-  auto probe = probe_session(target, options.pings, transport::Clock::now() + kLimit);
+  auto probe = probe_session(target, options.pings, transport::Clock::now() + kAnswerLimit);
   if (!probe) {
     line(false, "session", probe.status().message());
     return exit_code(probe.status());

@@ -14,7 +14,7 @@ namespace fargpu::cli {
 
 namespace {
 
-constexpr auto kLimit = std::chrono::seconds(10);
+constexpr auto kJobsLimit = std::chrono::seconds(10);
 
 std::string age(double seconds) {
   char text[32];
@@ -55,7 +55,7 @@ void print(const SessionStatus& session) {
 }
 
 int list_jobs_of(const Target& target) {
-  auto status = query_status(target, transport::Clock::now() + kLimit);
+  auto status = query_status(target, transport::Clock::now() + kJobsLimit);
   if (!status) return fail(status.status());
   const auto belongs = [](const JobStatus& job) {
     return [&job](const SessionStatus& session) { return session.job == job.id; };
