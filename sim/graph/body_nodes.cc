@@ -91,7 +91,6 @@ CUresult make_child(CUDA_CHILD_GRAPH_NODE_PARAMS& params, Graph& graph, Operatio
   if (has_memory_nodes(*child) || has_device_nodes(*child)) return CUDA_ERROR_NOT_SUPPORTED;
   auto copy = copy_graph(*child, true);
   copy->embedded = true;
-  params.graph = handle_of(*copy);
   *operation = std::make_shared<ChildGraph>(std::move(copy), params.ownership);
   return CUDA_SUCCESS;
 }

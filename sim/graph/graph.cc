@@ -190,25 +190,6 @@ bool topological_order(const Graph& graph, std::vector<Node*>* order, Node** cyc
   return true;
 }
 
-CUresult fits(const Graph& graph, const Operation& operation) {
-  if (!graph.conditional_body) return CUDA_SUCCESS;
-  switch (operation.type()) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      for (const auto& node : operation.bodies().front()->nodes) {
-        if (CUresult result = fits(graph, *node->operation); result != CUDA_SUCCESS) return result;
-      }
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;
-  }
-}
-
 bool has_type(const Graph& graph, CUgraphNodeType type) {
   return std::ranges::any_of(graph.nodes, [type](const auto& node) {
     return node->operation->type() == type ||

@@ -16,6 +16,7 @@ namespace fargpu::sim {
 
 struct Node;
 class ConditionalValue;
+class ToldParameters;  // kernel_node.h
 
 struct Dependency {
   Node* node;
@@ -31,6 +32,7 @@ struct Node {
   OperationPtr operation;
   bool enabled = true;  // of an executable graph
   std::vector<Dependency> dependencies, dependents;
+  std::shared_ptr<ToldParameters> told;  // of a kernel node that was asked for them; else null
 };
 
 struct Graph {
@@ -81,8 +83,6 @@ void remove_node(Node& node);
 // The nodes in an order in which they could run. False: there is a cycle, through `*cycle`.
 bool topological_order(const Graph& graph, std::vector<Node*>* order, Node** cycle);
 
-// CUDA_ERROR_NOT_SUPPORTED: the body of a conditional node cannot hold such a node.
-CUresult fits(const Graph& graph, const Operation& operation);
 // CUDA_ERROR_INVALID_VALUE: it uses memory of a graph that has a node to free it already, and
 // `node` is not of that graph; nullptr: it is a new one.
 CUresult check_memory(const Operation& operation, const Node* node);

@@ -38,42 +38,55 @@ CUresult find_target(const CUDA_KERNEL_NODE_PARAMS_v3& params, std::shared_ptr<C
     const auto module = function->module.lock();
     *context = module ? module->context.lock() : nullptr;
     if (!*context || !(*context)->alive()) return CUDA_ERROR_INVALID_HANDLE;
-  } else {
-    const CUcontext given = params.func != nullptr ? nullptr : params.ctx;
-    if (CUresult result = node_context(given, context); result != CUDA_SUCCESS) return result;
+  } else if (params.func != nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;  // a kernel is no function of a node
+  } else if (CUresult result = node_context(params.ctx, context); result != CUDA_SUCCESS) {
+    return result;
   }
   return find_function(**context, handle, target);
 }
 
 }  // namespace
 
-KernelOperation::KernelOperation(std::shared_ptr<Context> context, KernelWork work, CUfunction func,
-                                 CUkernel kernel, bool as_extra, KernelAttributes attributes,
+void ToldParameters::take(const std::vector<std::byte>& block, const std::vector<uint32_t>& offsets,
+                          bool as_extra) {
+  block_.resize(block.size());
+  std::ranges::copy(block, block_.begin());
+  bytes_ = block_.size();
+  as_block_ = as_extra && !offsets.empty();
+  pointers_.resize(as_block_ ? 5 : offsets.size());
+  for (size_t i = 0; i < offsets.size() && !as_block_; ++i)
+    pointers_[i] = block_.data() + offsets[i];
+  if (as_block_) {
+    pointers_ = {CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes_, CU_LAUNCH_PARAM_BUFFER_POINTER,
+                 block_.data(), CU_LAUNCH_PARAM_END};
+  }
+}
+
+void ToldParameters::give(CUDA_KERNEL_NODE_PARAMS_v3* out) {
+  if (!pointers_.empty()) (as_block_ ? out->extra : out->kernelParams) = pointers_.data();
+}
+
+KernelOperation::KernelOperation(std::shared_ptr<Context> context, KernelWork work, bool as_extra,
+                                 KernelAttributes attributes,
                                  std::shared_ptr<DeviceNode> device_node)
     : Operation(CU_GRAPH_NODE_TYPE_KERNEL),
       context_(std::move(context)),
       work_(std::move(work)),
-      func_(func),
-      kernel_(kernel),
       as_extra_(as_extra),
       attributes_(std::move(attributes)),
-      device_node_(std::move(device_node)),
-      bytes_(work_.parameters.size()) {
-  auto* block = const_cast<std::byte*>(work_.parameters.data());
-  if (as_extra_) {
-    pointers_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes_,
-                 CU_LAUNCH_PARAM_END};
-    return;
-  }
-  for (const ParameterInfo& parameter : work_.target.function->info->parameters)
-    pointers_.push_back(block + parameter.offset);
-}
+      device_node_(std::move(device_node)) {}
 
 void KernelOperation::params(CUgraphNodeParams* out) const {
   *out = {};
   out->type = type();
   CUDA_KERNEL_NODE_PARAMS_v3& kernel = out->kernel;
-  kernel.func = func_;
+  const std::string& name = work_.target.function->info->name;
+  kernel.func = to_handle<CUfunction>(function_handle(work_.target.module, name));
+  if (const auto library = work_.target.module->library.lock()) {
+    const auto found = library->kernels.find(name);
+    if (found != library->kernels.end()) kernel.kern = to_handle<CUkernel>(found->second);
+  }
   kernel.gridDimX = work_.grid.grid[0];
   kernel.gridDimY = work_.grid.grid[1];
   kernel.gridDimZ = work_.grid.grid[2];
@@ -81,14 +94,14 @@ void KernelOperation::params(CUgraphNodeParams* out) const {
   kernel.blockDimY = work_.grid.block[1];
   kernel.blockDimZ = work_.grid.block[2];
   kernel.sharedMemBytes = static_cast<unsigned>(work_.grid.dynamic_shared_bytes);
-  auto** pointers = const_cast<void**>(pointers_.data());
-  if (as_extra_) {
-    kernel.extra = pointers;
-  } else {
-    kernel.kernelParams = pointers;
-  }
-  kernel.kern = kernel_;
   kernel.ctx = context_->handle();
+}
+
+void KernelOperation::tell(ToldParameters& told) const {
+  std::vector<uint32_t> offsets;
+  for (const ParameterInfo& parameter : work_.target.function->info->parameters)
+    offsets.push_back(static_cast<uint32_t>(parameter.offset));
+  told.take(work_.parameters, offsets, as_extra_);
 }
 
 std::function<void()> KernelOperation::prepare(const Fence&) const {
@@ -125,7 +138,9 @@ CUresult KernelOperation::attribute(int id, CUlaunchAttributeValue* value) const
     return CUDA_SUCCESS;
   }
   const auto found = attributes_.find(id);
-  *value = found != attributes_.end() ? found->second : CUlaunchAttributeValue{};
+  *value = {};
+  if (id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value->memSyncDomainMap = {0, 1};
+  if (found != attributes_.end()) *value = found->second;
   return CUDA_SUCCESS;
 }
 
@@ -141,8 +156,8 @@ CUresult KernelOperation::with_attribute(int id, const CUlaunchAttributeValue& v
     // There is no way back.
     if (wanted == 0 && device_node_ != nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (wanted == 0 || device_node_ != nullptr) return with_attributes(attributes_, out);
-    *out = std::make_shared<KernelOperation>(context_, work_, func_, kernel_, as_extra_,
-                                             attributes_, DeviceNode::make());
+    *out = std::make_shared<KernelOperation>(context_, work_, as_extra_, attributes_,
+                                             DeviceNode::make());
     return CUDA_SUCCESS;
   }
   KernelAttributes attributes = attributes_;
@@ -179,14 +194,14 @@ CUresult KernelOperation::with_attributes(const KernelAttributes& attributes,
     const CUresult result = check_cooperative(context_->device(), info, work.grid);
     if (result != CUDA_SUCCESS) return result;
   }
-  *out = std::make_shared<KernelOperation>(context_, std::move(work), func_, kernel_, as_extra_,
-                                           attributes, device_node_);
+  *out = std::make_shared<KernelOperation>(context_, std::move(work), as_extra_, attributes,
+                                           device_node_);
   return CUDA_SUCCESS;
 }
 
 CUresult KernelOperation::with_settings_of(const KernelOperation& other, OperationPtr* out) const {
-  const auto made = std::make_shared<KernelOperation>(context_, work_, func_, kernel_, as_extra_,
-                                                      attributes_, other.device_node_);
+  const auto made = std::make_shared<KernelOperation>(context_, work_, as_extra_, attributes_,
+                                                      other.device_node_);
   return made->with_attributes(other.attributes_, out);
 }
 
@@ -229,8 +244,7 @@ CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& params, OperationPtr* ope
   // A buffer of parameters that is too long.
   if (result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) return CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
-  *operation = std::make_shared<KernelOperation>(std::move(context), std::move(work), params.func,
-                                                 params.func != nullptr ? nullptr : params.kern,
+  *operation = std::make_shared<KernelOperation>(std::move(context), std::move(work),
                                                  params.extra != nullptr, KernelAttributes{});
   return CUDA_SUCCESS;
 }

@@ -14,14 +14,29 @@ namespace fargpu::sim {
 
 using KernelAttributes = std::map<int, CUlaunchAttributeValue>;
 
+// The parameters of a node as a program reads them. Lists that it keeps stay valid while the node's
+// parameters are laid out alike, as a driver's do.
+class ToldParameters {
+ public:
+  void take(const std::vector<std::byte>& block, const std::vector<uint32_t>& offsets,
+            bool as_extra);
+  void give(CUDA_KERNEL_NODE_PARAMS_v3* out);
+
+ private:
+  std::vector<std::byte> block_;
+  std::vector<void*> pointers_;
+  size_t bytes_ = 0;
+  bool as_block_ = false;
+};
+
 class KernelOperation final : public Operation {
  public:
-  // `as_extra`: the parameters were given as one block. `func` or `kernel` is what was given.
-  // `device_node`: null: kernels do not update it.
-  KernelOperation(std::shared_ptr<Context> context, KernelWork work, CUfunction func,
-                  CUkernel kernel, bool as_extra, KernelAttributes attributes,
-                  std::shared_ptr<DeviceNode> device_node = nullptr);
-  void params(CUgraphNodeParams* out) const override;
+  // `as_extra`: the parameters were given as one block. `device_node`: null: kernels do not update
+  // it.
+  KernelOperation(std::shared_ptr<Context> context, KernelWork work, bool as_extra,
+                  KernelAttributes attributes, std::shared_ptr<DeviceNode> device_node = nullptr);
+  void params(CUgraphNodeParams* out) const override;  // without the parameters of the kernel
+  void tell(ToldParameters& told) const;
   std::function<void()> prepare(const Fence& done) const override;
   CUgraphExecUpdateResult accepts(const Operation& next) const override;
 
@@ -41,14 +56,9 @@ class KernelOperation final : public Operation {
 
   const std::shared_ptr<Context> context_;
   const KernelWork work_;
-  const CUfunction func_;
-  const CUkernel kernel_;
   const bool as_extra_;
   const KernelAttributes attributes_;
   const std::shared_ptr<DeviceNode> device_node_;
-  // What params() points to.
-  std::vector<void*> pointers_;
-  size_t bytes_ = 0;
 };
 
 // Of a kernel node that kernels update; nullptr: of all others.

@@ -19,7 +19,7 @@ class Alloc final : public Operation {
         block_(std::move(block)) {}
   void params(CUgraphNodeParams* out) const override {
     *out = {}, out->type = type(), out->alloc = params_;
-    out->alloc.accessDescs = access_.empty() ? nullptr : access_.data();
+    out->alloc.accessDescs = access_.empty() ? &no_access_ : access_.data();
     out->alloc.dptr = block_->address;
   }
   std::function<void()> prepare(const Fence&) const override {
@@ -37,6 +37,7 @@ class Alloc final : public Operation {
  private:
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2 params_;
   const std::vector<CUmemAccessDesc> access_;
+  const CUmemAccessDesc no_access_{};  // a driver gives a pointer all the same
   const std::shared_ptr<GraphBlock> block_;
 };
 
@@ -98,8 +99,8 @@ CUresult check_memory(const Operation& operation, const Node* node) {
 }
 
 CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, Graph& graph, OperationPtr* operation) {
-  if (graph.conditional_body || graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
-  if (graph.embedded) return CUDA_ERROR_INVALID_VALUE;
+  if (graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph.embedded && !graph.conditional_body) return CUDA_ERROR_INVALID_VALUE;
   uint32_t access = 0;
   if (CUresult result = read_access(params, &access); result != CUDA_SUCCESS) return result;
   auto block = Driver::get()
@@ -114,8 +115,8 @@ CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, Graph& graph, Operati
 }
 
 CUresult make_free(CUdeviceptr address, Graph& graph, OperationPtr* operation) {
-  if (graph.conditional_body || graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
-  if (graph.embedded) return CUDA_ERROR_INVALID_VALUE;
+  if (graph.moved) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph.embedded && !graph.conditional_body) return CUDA_ERROR_INVALID_VALUE;
   const auto found = Driver::get().allocations().find(address);
   if (!found || !found->graph || found->base != address) return CUDA_ERROR_INVALID_VALUE;
   auto block = Driver::get().device(found->device)->graph_memory().find(address);

@@ -1,6 +1,7 @@
 #include "sim/graph/stream_capture.h"
 
 #include <algorithm>
+#include <array>
 
 #include "sim/graph/api.h"
 #include "sim/graph/body_nodes.h"
@@ -21,6 +22,16 @@ CUresult set_attributes(std::span<const CUlaunchAttribute> attributes, Operation
     tell_device_node(**operation, attribute.id, &attribute.value);
   }
   return CUDA_SUCCESS;
+}
+
+// What a driver gives every captured launch, before its own attributes.
+std::array<CUlaunchAttribute, 2> of_captured(const Stream& stream) {
+  std::array<CUlaunchAttribute, 2> attributes{};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
+  attributes[0].value.clusterSchedulingPolicyPreference = CU_CLUSTER_SCHEDULING_POLICY_SPREAD;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  attributes[1].value.priority = stream.priority;
+  return attributes;
 }
 
 // Of two edges from a node this one stays: that from its end, or from where it lets kernels begin;
@@ -76,8 +87,9 @@ CUresult StreamCapture::add(const Stream& stream, CUgraphNodeParams& params,
   std::lock_guard lock(graph_mutex());
   OperationPtr operation;
   CUresult result = make_operation(params, *graph_, &operation);
+  if (result == CUDA_SUCCESS && params.type == CU_GRAPH_NODE_TYPE_KERNEL)
+    result = set_attributes(of_captured(stream), &operation);
   if (result == CUDA_SUCCESS) result = set_attributes(attributes, &operation);
-  if (result == CUDA_SUCCESS) result = fits(*graph_, *operation);
   if (result == CUDA_SUCCESS) result = check_memory(*operation, nullptr);
   if (result == CUDA_SUCCESS && begins_early(attributes)) make_programmatic(frontiers_.at(&stream));
   return result == CUDA_SUCCESS ? add(stream, std::move(operation)) : result;

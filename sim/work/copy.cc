@@ -118,6 +118,10 @@ CUDA_MEMCPY_NODE_PARAMS node_params(const Context& context, const Copy& copy) {
   CUDA_MEMCPY_NODE_PARAMS params{};
   params.copyCtx = context.handle();
   CUDA_MEMCPY3D& out = params.copyParams;
+  if (copy.described) {
+    out = *copy.described;
+    return params;
+  }
   out.WidthInBytes = copy.width;
   out.Height = copy.height;
   out.Depth = copy.depth;
@@ -134,6 +138,8 @@ CUDA_MEMCPY_NODE_PARAMS node_params(const Context& context, const Copy& copy) {
   out.dstPitch = copy.to.pitch;
   out.srcHeight = rows(copy.from);
   out.dstHeight = rows(copy.to);
+  // One row has no pitch.
+  if (copy.height == 1 && copy.depth == 1) out.srcPitch = out.dstPitch = 0;
   if (copy.from.where == CopySide::Where::kArray) {
     out.srcDevice = 0, out.srcPitch = out.srcHeight = 0, out.srcArray = copy.from.handle;
     out.srcXInBytes = copy.from.x, out.srcY = copy.from.y, out.srcZ = copy.from.z;

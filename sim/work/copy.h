@@ -37,6 +37,8 @@ struct Copy {
   CopySide to, from;
   uint64_t width = 0;  // bytes
   uint64_t height = 1, depth = 1;
+  // As a program described it, in two or three dimensions.
+  std::shared_ptr<const CUDA_MEMCPY3D> described{};
   bool take_source = false;  // host memory is read before the call returns, whatever it is
 
   bool empty() const { return width == 0 || height == 0 || depth == 0; }

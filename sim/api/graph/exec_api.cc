@@ -44,6 +44,13 @@ class DeviceLaunchCheck {
     return context_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
 
+  // A copy whose ends a device reaches.
+  static bool is_reachable(const CUgraphNodeParams& params) {
+    const CUDA_MEMCPY3D& copy = params.memcpy.copyParams;
+    return is_known(copy.srcMemoryType, copy.srcHost, copy.srcDevice) &&
+           is_known(copy.dstMemoryType, copy.dstHost, copy.dstDevice);
+  }
+
  private:
   CUresult visit(const Graph& graph, Outcome* outcome) {
     for (const auto& node : graph.nodes) {
@@ -68,10 +75,8 @@ class DeviceLaunchCheck {
         const CUDA_MEMCPY3D& copy = params.memcpy.copyParams;
         if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
           return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
-        const bool reachable = is_known(copy.srcMemoryType, copy.srcHost, copy.srcDevice) &&
-                               is_known(copy.dstMemoryType, copy.dstHost, copy.dstDevice);
-        return reachable ? in(params.memcpy.copyCtx)
-                         : CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
+        return is_reachable(params) ? in(params.memcpy.copyCtx)
+                                    : CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
       }
       case CU_GRAPH_NODE_TYPE_MEMSET:
         return in(params.memset.ctx);
@@ -90,12 +95,53 @@ class DeviceLaunchCheck {
 
   // Memory of a device or pinned memory.
   static bool is_known(CUmemorytype type, const void* host, CUdeviceptr device) {
+    if (type == CU_MEMORYTYPE_ARRAY) return true;
     const uint64_t address =
         type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device};
     return Driver::get().allocations().find(address).has_value();
   }
 
   CUcontext context_ = nullptr;  // of the nodes so far
+};
+
+// What bodies of conditions take, but no executable graph runs.
+class BodyCheck {
+ public:
+  static CUresult check(const Graph& graph, Outcome* outcome, bool in_body = false) {
+    for (const auto& node : graph.nodes) {
+      const Operation& operation = *node->operation;
+      const CUgraphInstantiateResult result =
+          in_body ? look_at(operation) : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+      if (result != CUDA_GRAPH_INSTANTIATE_SUCCESS) {
+        *outcome = {result, handle_of(*node)};
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      const bool inside = in_body || operation.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+      for (const auto& body : operation.bodies())
+        if (CUresult found = check(*body, outcome, inside); found != CUDA_SUCCESS) return found;
+    }
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  static CUgraphInstantiateResult look_at(const Operation& operation) {
+    CUgraphNodeParams params;
+    switch (operation.type()) {
+      case CU_GRAPH_NODE_TYPE_KERNEL:
+      case CU_GRAPH_NODE_TYPE_MEMSET:
+      case CU_GRAPH_NODE_TYPE_EMPTY:
+      case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      case CU_GRAPH_NODE_TYPE_GRAPH:
+        return CUDA_GRAPH_INSTANTIATE_SUCCESS;
+      case CU_GRAPH_NODE_TYPE_MEMCPY:
+        operation.params(&params);
+        return DeviceLaunchCheck::is_reachable(params)
+                   ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                   : CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
+      default:
+        return CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    }
+  }
 };
 
 CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* outcome) {
@@ -124,6 +170,7 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
     if (CUresult result = DeviceLaunchCheck().check(graph, outcome); result != CUDA_SUCCESS)
       return result;
   }
+  if (CUresult result = BodyCheck().check(graph, outcome); result != CUDA_SUCCESS) return result;
   Node* cycle = nullptr;
   auto shape = copy_graph(graph, false);
   auto plan = make_plan(*shape, &cycle);

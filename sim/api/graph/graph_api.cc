@@ -13,6 +13,15 @@ std::mutex& fargpu::sim::graph_mutex() {
 
 namespace {
 
+// With memory, of its own or of a child: bodies of conditions do not count.
+bool keeps_nodes(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const auto& node) {
+    const CUgraphNodeType type = node->operation->type();
+    return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+           (type == CU_GRAPH_NODE_TYPE_GRAPH && has_memory_nodes(*node->operation->bodies()[0]));
+  });
+}
+
 // Returns dependencies or dependent nodes. CUDA_ERROR_LOSSY_QUERY: data that is not asked for is
 // not plain.
 CUresult return_edges(const std::vector<Dependency>& list, CUgraphNode* nodes,
@@ -185,7 +194,7 @@ CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode*
                                               size_t numDependencies) {
   return change_edges(hGraph, from, to, edgeData, numDependencies,
                       [&](Node& first, Node& second, const CUgraphEdgeData& data) -> CUresult {
-                        if (has_memory_nodes(*first.graph)) return CUDA_ERROR_NOT_SUPPORTED;
+                        if (keeps_nodes(*first.graph)) return CUDA_ERROR_NOT_SUPPORTED;
                         return remove_edge(first, second, edgeData != nullptr ? &data : nullptr);
                       });
 }
@@ -197,7 +206,7 @@ CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* fr
 
 CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode) {
   return with_node(hNode, [](Node& node) -> CUresult {
-    if (has_memory_nodes(*node.graph) || device_node(*node.operation) != nullptr)
+    if (keeps_nodes(*node.graph) || device_node(*node.operation) != nullptr)
       return CUDA_ERROR_NOT_SUPPORTED;
     if (node.graph->capturing) return CUDA_ERROR_ILLEGAL_STATE;
     remove_node(node);

@@ -14,7 +14,6 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
     CUresult result = resolve_dependencies(graph, params->type, dependencies, data, count, &list);
     OperationPtr operation;
     if (result == CUDA_SUCCESS) result = make_operation(*params, graph, &operation);
-    if (result == CUDA_SUCCESS) result = fits(graph, *operation);
     if (result == CUDA_SUCCESS) result = check_memory(*operation, nullptr);
     if (result != CUDA_SUCCESS) return result;
     *out = handle_of(*add_node(graph, std::move(operation), std::move(list)));

@@ -14,6 +14,13 @@ CUresult get(CUgraphNode handle, CUgraphNodeType type, const void* out, Take&& t
     if (out == nullptr || node.operation->type() != type) return CUDA_ERROR_INVALID_VALUE;
     CUgraphNodeParams params;
     node.operation->params(&params);
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+      if (!node.told) {
+        node.told = std::make_shared<ToldParameters>();
+        static_cast<const KernelOperation&>(*node.operation).tell(*node.told);
+      }
+      node.told->give(&params.kernel);
+    }
     take(params);
     return CUDA_SUCCESS;
   });
@@ -32,8 +39,11 @@ CUresult make_next(const Node& node, CUgraphNodeParams& params, OperationPtr* ne
   node.operation->params(&had);
   const bool moved = params.type == CU_GRAPH_NODE_TYPE_GRAPH &&
                      had.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-  return is_made_once(params.type) || moved ? CUDA_ERROR_NOT_SUPPORTED
-                                            : make_operation(params, *node.graph, next);
+  const auto child =
+      params.type == CU_GRAPH_NODE_TYPE_GRAPH ? find_graph(params.graph.graph) : nullptr;
+  const bool embedded = child && child->embedded;
+  return is_made_once(params.type) || moved || embedded ? CUDA_ERROR_NOT_SUPPORTED
+                                                        : make_operation(params, *node.graph, next);
 }
 
 // A kernel node keeps its attributes.
@@ -52,8 +62,10 @@ CUresult set(CUgraphNode handle, CUgraphNodeParams* params) {
     CUresult result = make_next(node, *params, &next);
     if (result == CUDA_SUCCESS) result = keep_attributes(*node.operation, &next);
     if (result == CUDA_SUCCESS) result = check_memory(*next, &node);
-    if (result == CUDA_SUCCESS) node.operation = std::move(next);
-    return result;
+    if (result != CUDA_SUCCESS) return result;
+    node.operation = std::move(next);
+    if (node.told) static_cast<const KernelOperation&>(*node.operation).tell(*node.told);
+    return CUDA_SUCCESS;
   });
 }
 

@@ -1,4 +1,7 @@
 // Copies in two and three dimensions.
+#include <memory>
+#include <type_traits>
+
 #include "sim/driver/api.h"
 #include "sim/driver/array.h"
 #include "sim/work/array_side.h"
@@ -100,9 +103,34 @@ CUresult run(const Copy& copy, CUresult converted, CUstream stream, bool synchro
       });
 }
 
+// As a node of a graph has it: also fields that the copy does not use.
+std::shared_ptr<const CUDA_MEMCPY3D> in_three(const CUDA_MEMCPY2D& p) {
+  auto out = std::make_shared<CUDA_MEMCPY3D>();
+  *out = {};
+  out->srcXInBytes = p.srcXInBytes;
+  out->srcY = p.srcY;
+  out->srcMemoryType = p.srcMemoryType;
+  out->srcHost = p.srcHost;
+  out->srcDevice = p.srcDevice;
+  out->srcArray = p.srcArray;
+  out->srcPitch = p.srcPitch;
+  out->dstXInBytes = p.dstXInBytes;
+  out->dstY = p.dstY;
+  out->dstMemoryType = p.dstMemoryType;
+  out->dstHost = p.dstHost;
+  out->dstDevice = p.dstDevice;
+  out->dstArray = p.dstArray;
+  out->dstPitch = p.dstPitch;
+  out->WidthInBytes = p.WidthInBytes;
+  out->Height = p.Height;
+  out->Depth = 1;
+  return out;
+}
+
 CUresult copy_2d(const CUDA_MEMCPY2D* params, CUstream stream, bool synchronous) {
   Copy copy;
   const CUresult converted = params != nullptr ? to_copy(*params, &copy) : CUDA_ERROR_INVALID_VALUE;
+  if (converted == CUDA_SUCCESS) copy.described = in_three(*params);
   return run(copy, converted, stream, synchronous);
 }
 
@@ -111,6 +139,9 @@ CUresult copy_3d(const Params* params, CUstream stream, bool synchronous) {
   Copy copy;
   const CUresult converted =
       params != nullptr ? to_copy_3d(*params, &copy) : CUDA_ERROR_INVALID_VALUE;
+  if constexpr (std::is_same_v<Params, CUDA_MEMCPY3D>) {
+    if (converted == CUDA_SUCCESS) copy.described = std::make_shared<CUDA_MEMCPY3D>(*params);
+  }
   return run(copy, converted, stream, synchronous);
 }
 
