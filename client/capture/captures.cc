@@ -264,8 +264,7 @@ CUresult add(CUstream handle, NodeParams params, bool programmatic, CUgraphNode*
   before.erase_if([](CUgraphNode node) { return find_node(node) == nullptr; });
   if (programmatic) make_programmatic(before);
   GraphNode* node = nullptr;
-  CUresult result = fits_in_bodies(*graph, params);
-  if (result == CUDA_SUCCESS) result = check_memory(params, nullptr);
+  CUresult result = check_memory(params, nullptr);
   if (result == CUDA_SUCCESS)
     result = add_node(*graph, before.nodes, before.edges.data(), std::move(params), &node,
                       EdgesOf::kCapture);

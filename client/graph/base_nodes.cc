@@ -74,28 +74,17 @@ CUresult stands_alone(const Graph& graph) {
   return has_moved_child(*graph.owner) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult fits_in_bodies(const Graph& graph, const NodeParams& params) {
-  const Graph* around = &graph;
-  while (around->owner != nullptr && !is_body(*around)) around = around->owner->graph;
-  if (!is_body(*around)) return CUDA_SUCCESS;
-  switch (params.type()) {
+bool fits_in_bodies(CUgraphNodeType type) {
+  switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
     case CU_GRAPH_NODE_TYPE_MEMCPY:
     case CU_GRAPH_NODE_TYPE_MEMSET:
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_GRAPH: {
-      const Graph* const child = find_graph(params.get().graph.graph);
-      if (child == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      for (const GraphNode* const node : child->nodes) {
-        const CUresult result = fits_in_bodies(graph, node->params);
-        if (result != CUDA_SUCCESS) return result;
-      }
-      return CUDA_SUCCESS;
-    }
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return true;
     default:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return false;
   }
 }
 
@@ -111,6 +100,7 @@ CUresult move_child(GraphNode& node, Graph& child) {
   if (has_condition(child) || !child.conditions.empty() || is_updatable)
     return CUDA_ERROR_NOT_SUPPORTED;
   if (child.has_memory) {
+    if (is_body(*node.graph)) return CUDA_ERROR_NOT_SUPPORTED;
     // No memory is added to a graph that is inside of another one already.
     if (node.graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (child.base != nullptr) {
@@ -124,9 +114,18 @@ CUresult move_child(GraphNode& node, Graph& child) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// A body takes nodes with memory, of a half of its own, though no graph with them is instantiated.
+CUresult may_have_memory(const Graph& graph) {
+  return is_body(graph) ? CUDA_SUCCESS : stands_alone(graph);
+}
+
+}  // namespace
+
 CUresult allocate(GraphNode& node) {
   Graph& graph = *node.graph;
-  if (const CUresult result = stands_alone(graph); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = may_have_memory(graph); result != CUDA_SUCCESS) return result;
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2& given = node.params.get().alloc;
   const int device = given.poolProps.location.id;
   Session& session = *Process::get().session_of_device(device);
@@ -151,7 +150,7 @@ CUresult allocate(GraphNode& node) {
 }
 
 CUresult release(GraphNode& node) {
-  if (const CUresult result = stands_alone(*node.graph); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = may_have_memory(*node.graph); result != CUDA_SUCCESS) return result;
   const CUdeviceptr address = node.params.get().free.dptr;
   const auto region = Process::get().tables()->device_memory.find(address);
   if (!region || !region->of_graph || region->base != address) return CUDA_ERROR_INVALID_VALUE;

@@ -61,7 +61,7 @@ class Describer {
     }
     std::vector<const GraphNode*> order;
     if (!in_order(graph, &order)) {
-      has_cycle = true;
+      refused = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
       // The first one that is in the cycle or behind it.
       const std::unordered_set<const GraphNode*> before(order.begin(), order.end());
       for (const GraphNode* const node : graph.nodes) {
@@ -78,6 +78,7 @@ class Describer {
       error = order[i]->handle();
       if (const CUresult result = plan(order[i]->params, &plans[i]); result != CUDA_SUCCESS)
         return result;
+      if (bodies_ != 0 && !runs_in_bodies(*order[i], plans[i])) return CUDA_ERROR_INVALID_VALUE;
       count += parts(plans[i]);
     }
     auto nodes = out.initNodes(count);
@@ -124,7 +125,7 @@ class Describer {
   }
 
   CUgraphNode error = nullptr;
-  bool has_cycle = false;
+  CUgraphInstantiateResult refused = CUDA_GRAPH_INSTANTIATE_SUCCESS;
 
  private:
   using Builder = schema::graph::Node::Builder;
@@ -144,6 +145,15 @@ class Describer {
     if (params.type() != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
     const ContextScope scope(params.context());
     return plan_copy(session_, params.get().memcpy.copyParams, plan);
+  }
+
+  // Otherwise it says why not.
+  bool runs_in_bodies(const GraphNode& node, const NodeCopy& plan) {
+    if (!fits_in_bodies(node.params.type()))
+      refused = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    else if (plan.way != NodeCopy::Way::kDriver)
+      refused = CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;  // ordinary memory, as natively
+    return refused == CUDA_GRAPH_INSTANTIATE_SUCCESS;
   }
 
   static void put_ids(const std::vector<const GraphNode*>& order,
@@ -290,10 +300,12 @@ class Describer {
         conditional.setHandle(given.conditional.handle);
         conditional.setType(given.conditional.type);
         auto bodies = conditional.initBodies(static_cast<unsigned>(inside.size()));
+        ++bodies_;
         for (unsigned i = 0; i < inside.size(); ++i) {
           if (const CUresult result = describe(*inside[i], bodies[i]); result != CUDA_SUCCESS)
             return result;
         }
+        --bodies_;
         return CUDA_SUCCESS;
       }
       default:
@@ -351,6 +363,7 @@ class Describer {
   const bool with_ids_;
   unsigned parts_ = 1;  // of the last node
   unsigned depth_ = 0;
+  unsigned bodies_ = 0;  // of conditions, around what is described
 };
 
 void take_bytes(capnp::MessageBuilder& message, Description* description) {
@@ -396,12 +409,12 @@ CUresult session_of(const Graph& graph, Session** session) {
 }
 
 CUresult describe(Session& session, const Graph& graph, Description* description,
-                  CUgraphNode* error, bool* has_cycle) {
+                  CUgraphNode* error, CUgraphInstantiateResult* refused) {
   capnp::MallocMessageBuilder message;
   Describer describer(session, *description, graph.base != nullptr);
   const CUresult result = describer.describe(graph, message.initRoot<schema::graph::Nodes>());
   *error = describer.error;
-  *has_cycle = describer.has_cycle;
+  *refused = describer.refused;
   if (result == CUDA_SUCCESS) take_bytes(message, description);
   return result;
 }

@@ -63,10 +63,10 @@ struct Description {
 // CUDA_ERROR_NOT_SUPPORTED: there are several.
 CUresult session_of(const Graph& graph, Session** session);
 
-// `error`: the node at fault; nullptr: it is not known. CUDA_ERROR_INVALID_VALUE with
-// *has_cycle: the edges form one.
+// `error`: the node at fault; nullptr: it is not known. CUDA_ERROR_INVALID_VALUE with *refused: why
+// no driver instantiates such a graph.
 CUresult describe(Session& session, const Graph& graph, Description* description,
-                  CUgraphNode* error, bool* has_cycle);
+                  CUgraphNode* error, CUgraphInstantiateResult* refused);
 // One node without its edges. `placed`: how it was carried out up to now, which must not change.
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
                        Description* description);

@@ -283,10 +283,10 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   Session* session = nullptr;
   if (const CUresult result = session_of(graph, &session); result != CUDA_SUCCESS) return result;
   Description description;
-  bool has_cycle = false;
-  if (const CUresult result = describe(*session, graph, &description, &outcome->error, &has_cycle);
+  auto refused = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  if (const CUresult result = describe(*session, graph, &description, &outcome->error, &refused);
       result != CUDA_SUCCESS) {
-    if (has_cycle) outcome->found = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+    if (refused != CUDA_GRAPH_INSTANTIATE_SUCCESS) outcome->found = refused;
     return result;
   }
   const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
@@ -358,8 +358,8 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   Description description;
-  bool has_cycle = false;
-  if (const CUresult result = describe(session, graph, &description, &outcome->error, &has_cycle);
+  auto refused = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  if (const CUresult result = describe(session, graph, &description, &outcome->error, &refused);
       result != CUDA_SUCCESS)
     return result;
   note_waits(session, description.awaited);

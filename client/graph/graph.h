@@ -105,14 +105,14 @@ bool has_moved_child(const GraphNode& node);
 // For calls that need a graph of its own. CUDA_ERROR_NOT_SUPPORTED: it was moved into another one;
 // CUDA_ERROR_INVALID_VALUE: it is inside of another one otherwise.
 CUresult stands_alone(const Graph& graph);
-// CUDA_ERROR_NOT_SUPPORTED: the graph is inside of a body, which cannot have such a node.
-CUresult fits_in_bodies(const Graph& graph, const NodeParams& params);
+// A body takes nodes of every kind, but a graph with others than these is not instantiated.
+bool fits_in_bodies(CUgraphNodeType type);
 // A child becomes `graph` itself. CUDA_ERROR_NOT_SUPPORTED: it has conditional nodes.
 CUresult move_child(GraphNode& node, Graph& graph);
 
 // Nodes whose address or handle is the driver's (base_nodes.cc). An allocation gets its address; a
 // conditional node takes its handle and gets the (empty) graphs of its bodies.
-// CUDA_ERROR_INVALID_VALUE of the first two: the graph is inside of another one.
+// CUDA_ERROR_INVALID_VALUE of the first two: the graph is a child of another one.
 // CUDA_ERROR_NOT_SUPPORTED: conditions in a child, or the graph has a half at another server.
 CUresult allocate(GraphNode& node);
 void end_base(Graph& graph);        // its half at the server, if it has one

@@ -79,7 +79,10 @@ NodeParams& NodeParams::operator=(const NodeParams& other) {
   packed_ = other.packed_;
   offsets_ = other.offsets_;
   each_ = other.each_;
+  buffer_size_ = other.buffer_size_;
+  extra_ = other.extra_;
   attributes_ = other.attributes_;
+  captured_ = other.captured_;
   operations_ = other.operations_;
   access_ = other.access_;
   allocation_ = other.allocation_;
@@ -95,15 +98,33 @@ void NodeParams::point() {
     each_.resize(offsets_.size());
     std::transform(offsets_.begin(), offsets_.end(), each_.begin(),
                    [&](uint32_t offset) { return packed_.data() + offset; });
-    given_.kernel.kernelParams = each_.empty() ? nullptr : each_.data();
-    given_.kernel.extra = nullptr;
+    if (!buffer_size_.empty()) {
+      // In the order of a driver.
+      extra_ = {CU_LAUNCH_PARAM_BUFFER_SIZE, buffer_size_.data(), CU_LAUNCH_PARAM_BUFFER_POINTER,
+                packed_.data(), CU_LAUNCH_PARAM_END};
+    }
+    given_.kernel.extra = extra_.empty() ? nullptr : extra_.data();
+    given_.kernel.kernelParams = each_.empty() || !extra_.empty() ? nullptr : each_.data();
   } else if (given_.type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
     given_.memOp.paramArray = operations_.data();
   } else if (given_.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-    given_.alloc.accessDescs = access_.empty() ? nullptr : access_.data();
+    access_.reserve(1);  // a driver gives a pointer without descriptions, too
+    given_.alloc.accessDescs = access_.data();
   } else if (given_.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
     given_.conditional.phGraph_out = bodies_.empty() ? nullptr : bodies_.data();
   }
+}
+
+void NodeParams::become(NodeParams next) {
+  const bool alike = type() == CU_GRAPH_NODE_TYPE_KERNEL && next.type() == type() &&
+                     next.offsets_ == offsets_ && next.packed_.size() == packed_.size();
+  if (alike) {
+    std::copy(next.packed_.begin(), next.packed_.end(), packed_.begin());
+    next.packed_.swap(packed_);
+    next.each_.swap(each_);
+  }
+  *this = std::move(next);
+  point();
 }
 
 void NodeParams::set_bodies(std::vector<CUgraph> bodies) {
@@ -196,16 +217,24 @@ CUresult NodeParams::take_kernel() {
   CUDA_KERNEL_NODE_PARAMS_v3& kernel = given_.kernel;
   const uint64_t id = function();
   if (id == 0) return CUDA_ERROR_INVALID_HANDLE;
+  // A kernel is its own function (cuKernelGetFunction), in every context; that of the node stands
+  // in what was read of it.
+  const bool names_context =
+      kernel.func == nullptr || id == reinterpret_cast<uint64_t>(kernel.kern);
   if (rpc::handle_kind(id) == rpc::HandleKind::kFunction) {
     const Object* const found =
         Process::get().tables()->handles.find(rpc::HandleKind::kFunction, id);
     if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     context_ = found->context;
     epoch_ = context_->epoch.load();
-  } else if (const CUresult result = enter(kernel.func == nullptr ? kernel.ctx : nullptr);
+  } else if (const CUresult result = enter(names_context ? kernel.ctx : nullptr);
              result != CUDA_SUCCESS) {
     return result;
   }
+  // What a driver gives: the function, and its kernel, by which the runtime library finds it.
+  const bool is_kernel = rpc::handle_kind(id) == rpc::HandleKind::kKernel;
+  kernel.func = reinterpret_cast<CUfunction>(id);
+  kernel.kern = is_kernel ? reinterpret_cast<CUkernel>(id) : nullptr;
   kernel.ctx = context_->handle();
   Session& session = *context_->session;
   const ContextScope scope(context_);
@@ -230,6 +259,7 @@ CUresult NodeParams::take_kernel() {
   if (packed.data() != packed_.data() && !packed.empty())
     std::memcpy(packed_.data(), packed.data(), packed.size());
   for (const Parameter& parameter : function->parameters) offsets_.push_back(parameter.offset);
+  if (kernel.kernelParams == nullptr && !offsets_.empty()) buffer_size_ = {packed_.size()};
   return CUDA_SUCCESS;
 }
 
@@ -324,6 +354,9 @@ CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValu
   *value = {};
   if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && device_node_ != 0)
     value->deviceUpdatableKernelNode = {1, reinterpret_cast<CUgraphDeviceNode>(device_node_)};
+  if (id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value->memSyncDomainMap = {0, 1};
+  if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE && captured_)
+    value->clusterSchedulingPolicyPreference = CU_CLUSTER_SCHEDULING_POLICY_SPREAD;
   const auto found = std::find_if(attributes_.begin(), attributes_.end(),
                                   [&](const auto& attribute) { return attribute.id == id; });
   if (found != attributes_.end()) *value = found->value;

@@ -26,8 +26,11 @@ class NodeParams {
   static CUresult take(const CUgraphNodeParams& given, NodeParams* params);
 
   CUgraphNodeType type() const { return given_.type; }
-  // For the application; its pointers are valid as long as this is.
+  // For the application; its pointers are valid as long as this is, and through become().
   const CUgraphNodeParams& get() const { return given_; }
+  // Takes other parameters. Where those of a kernel are laid out as before, the application's
+  // pointers to them stay valid, as natively: programs keep the list that they have read.
+  void become(NodeParams next);
   // nullptr: it needs none. The context may have ended.
   Context* context() const { return context_; }
   bool context_has_ended() const;
@@ -41,9 +44,12 @@ class NodeParams {
   // Also the handle below.
   void copy_attributes(const NodeParams& other) {
     attributes_ = other.attributes_;
+    captured_ = other.captured_;
     device_node_ = other.device_node_;
     updatable_ = other.updatable_;
   }
+  // Made by a launch in a captured stream, whose attributes read otherwise.
+  void set_captured() { captured_ = true; }
   // Of a node that kernels update: the driver's handle, and its number in the graph's half at the
   // server. 0: they do not.
   uint64_t device_node() const { return device_node_; }
@@ -73,11 +79,14 @@ class NodeParams {
   CUgraphNodeParams given_{};
   Context* context_ = nullptr;
   uint32_t epoch_ = 0;  // of the context when this was made
-  // Kernels: packed parameters, where each begins.
+  // Kernels: packed parameters, where each begins; or, given as one buffer, that and its size.
   std::vector<std::byte> packed_;
   std::vector<uint32_t> offsets_;
   std::vector<void*> each_;
+  std::vector<size_t> buffer_size_;  // empty: given one by one
+  std::vector<void*> extra_;
   std::vector<CUlaunchAttribute> attributes_;
+  bool captured_ = false;
   std::vector<CUstreamBatchMemOpParams> operations_;
   std::vector<CUmemAccessDesc> access_;
   unsigned allocation_ = 0;  // its number in the graph's half at the server

@@ -515,9 +515,9 @@ void conditions_inside() {
   }
 }
 
-// What a driver refuses when the graph is instantiated, and fargpu at once.
-void refused_in_bodies() {
-  std::printf("-- what a body cannot hold\n");
+// A driver takes these, and refuses the graph when it is instantiated.
+void not_run_in_bodies() {
+  std::printf("-- what no body runs\n");
   CUgraph graph, child;
   CUgraphConditionalHandle handle;
   CUgraphNode node, in_child;
@@ -590,7 +590,7 @@ void captured_long_parameters() {
 int main(int argc, char**) {
   set_up();
   if (argc > 1) {
-    refused_in_bodies();
+    not_run_in_bodies();
     captured_long_parameters();
     return 0;
   }

@@ -33,6 +33,7 @@ OTHERS = [
     "held_launches",
     "pinned_copies",
     "device_reset",
+    "graphs_of_frameworks",
 ]
 
 

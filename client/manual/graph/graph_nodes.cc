@@ -56,8 +56,7 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
   Graph* const graph = find_graph(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphNode* node = nullptr;
-  CUresult result = fits_in_bodies(*graph, params);
-  if (result == CUDA_SUCCESS) result = check_memory(params, nullptr);
+  CUresult result = check_memory(params, nullptr);
   if (result != CUDA_SUCCESS) return result;
   // Before the node is there: the graph may be inside of the one that is copied.
   Graph* copy = nullptr;
@@ -135,11 +134,12 @@ CUresult write(CUgraphNode handle, const CUgraphNodeParams& given) {
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (given.type == CU_GRAPH_NODE_TYPE_GRAPH) {
     const Graph* const child = find_graph(given.graph.graph);
-    return child == nullptr ? CUDA_ERROR_INVALID_VALUE : give_child(*node, *child);
+    if (child == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return child->owner != nullptr ? CUDA_ERROR_NOT_SUPPORTED : give_child(*node, *child);
   }
   if (const CUresult result = check_memory(params, node); result != CUDA_SUCCESS) return result;
   params.copy_attributes(node->params);
-  node->params = std::move(params);
+  node->params.become(std::move(params));
   return CUDA_SUCCESS;
 }
 

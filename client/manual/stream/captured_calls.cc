@@ -7,6 +7,7 @@
 #include "client/graph/typed_params.h"
 #include "client/image/launch.h"
 #include "client/manual/common.h"
+#include "client/manual/stream/stream_priority.h"
 
 namespace fargpu::client {
 namespace {
@@ -55,6 +56,12 @@ CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream strea
   bool programmatic = false;
   const ContextScope scope(context_of(stream));  // of a kernel that has none of its own
   CUresult result = NodeParams::take(given, &params);
+  params.set_captured();
+  if (const int priority = priority_of(stream); priority != 0 && result == CUDA_SUCCESS) {
+    CUlaunchAttributeValue value{};
+    value.priority = priority;
+    result = params.set_attribute(CU_LAUNCH_ATTRIBUTE_PRIORITY, value);
+  }
   const CUlaunchAttribute* updatable = nullptr;
   std::vector<RecordedByKernel> records;
   for (const CUlaunchAttribute& attribute : attributes) {

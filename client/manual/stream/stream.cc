@@ -4,6 +4,7 @@
 #include "client/manual/common.h"
 #include "client/manual/context/green_context.h"
 #include "client/manual/sharing/sharing.h"
+#include "client/manual/stream/stream_priority.h"
 #include "client/transfer/held_streams.h"
 #include "generated/schema/opcodes.h"
 #include "schema/support/cuda_rules.h"
@@ -12,7 +13,9 @@ namespace fargpu::client {
 namespace {
 
 // What captures have to know of a stream that was made.
-CUresult made(Session& session, const CUstream* stream, unsigned flags, CUresult result) {
+CUresult made(Session& session, const CUstream* stream, unsigned flags, int priority,
+              CUresult result) {
+  if (result == CUDA_SUCCESS) note_priority(*stream, priority);
   const bool blocks = (flags & CU_STREAM_NON_BLOCKING) == 0 && current_green() == nullptr;
   if (result != CUDA_SUCCESS || blocks) return result;
   const auto* const record = static_cast<const Stream*>(
@@ -37,7 +40,7 @@ CUresult make(Session& session, const Context& context, schema::StreamKind kind,
   } else {
     result = call();
   }
-  return made(session, stream, flags, result);
+  return made(session, stream, flags, priority, result);
 }
 
 // The context in which the stream lives, which is no green one.
