@@ -82,8 +82,8 @@ void Generator::add_loads_that_meet() {
     push({.kind = Kind::kLoad, .thread = (first + i) % program_.threads});
 }
 
-// One process writes into shared memory and records an event, for which the other one's stream waits
-// before it reads.
+// One process writes into shared memory and records an event, for which the other one's stream
+// waits before it reads.
 void Generator::add_handover(int thread) {
   const int other = one_of_threads(1 - process_);
   std::vector<int> events;

@@ -38,8 +38,8 @@ class Allowed {
 
 Allowed allowed_values(const Program& program);
 
-// Whether a word may be `seen` if it may have one of these values, which are sorted. Where there are
-// several, writes race, and CUDA promises no more than that each byte is one of theirs.
+// Whether a word may be `seen` if it may have one of these values, which are sorted. Where there
+// are several, writes race, and CUDA promises no more than that each byte is one of theirs.
 bool may_be(const std::vector<uint32_t>& values, uint32_t seen);
 
 }  // namespace fargpu::hunt

@@ -7,8 +7,8 @@
 // this order, and waits for others only where an operation says so. What a graph does stands in a
 // list of its nodes, and happens at each launch.
 //
-// The host uses managed memory only while no device code runs that might, as CUDA demands of devices
-// without concurrent access.
+// The host uses managed memory only while no device code runs that might, as CUDA demands where
+// devices have no concurrent access.
 #pragma once
 
 #include <cstddef>
