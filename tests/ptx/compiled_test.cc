@@ -178,6 +178,28 @@ TEST_P(LanguageTest, Printf) {
       "thread 2 of 32:  1.00 text c 123456789abcdef\n");
 }
 
+TEST_P(LanguageTest, DivisionOf128Bits) {
+  using W = unsigned __int128;
+  const uint32_t n = 200;
+  std::mt19937_64 random(11);
+  std::vector<uint64_t> a(2 * n), b(2 * n);
+  for (uint32_t i = 0; i < n; ++i) {
+    W wide = (W{random()} << 64 | random()) >> (i % 3 * 40), by = W{random()} << 64 | random();
+    by = by >> (i * 7 % 127) | 1;
+    a[2 * i] = static_cast<uint64_t>(wide), a[2 * i + 1] = static_cast<uint64_t>(wide >> 64);
+    b[2 * i] = static_cast<uint64_t>(by), b[2 * i + 1] = static_cast<uint64_t>(by >> 64);
+  }
+  const uint64_t da = buffer(a), db = buffer(b), out = buffer(std::vector<uint64_t>(4 * n));
+  run("divide_128", 4, 64, Parameters().add(da).add(db).add(out).add(n));
+  const auto r = read<uint64_t>(out, 4 * n);
+  const auto wide = [](const auto& words, size_t i) { return W{words[i + 1]} << 64 | words[i]; };
+  for (uint32_t i = 0; i < n; ++i) {
+    const W over = wide(a, 2 * i), by = wide(b, 2 * i);
+    ASSERT_TRUE(wide(r, 4 * i) == over / by) << i;
+    ASSERT_TRUE(wide(r, 4 * i + 2) == over % by) << i;
+  }
+}
+
 TEST_P(LanguageTest, BigNumbers) {
   const uint32_t n = 500;
   std::mt19937_64 random(7);

@@ -155,6 +155,13 @@ TEST_F(IntegerTest, CarryChains) {
   d = apply<uint64_t>(
       low + "sub.cc.u32 %t7, %t1, %t3; subc.u32 %t8, %t2, %t4; mov.b64 %d, {%t7, %t8};", a, b, c);
   for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(d[i], a[i] - b[i]);
+  // Behind a subtraction addc adds 1 where nothing was borrowed, and subc takes 1 off where an
+  // addition had no carry.
+  d = apply<uint64_t>("sub.cc.u64 %u1, %a, %b; addc.u64 %d, %c, %c;", a, b, c);
+  for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(d[i], c[i] + c[i] + (a[i] >= b[i] ? 1 : 0));
+  d = apply<uint64_t>("add.cc.u64 %u1, %a, %b; subc.u64 %d, %c, %b;", a, b, c);
+  for (size_t i = 0; i < kCount; ++i)
+    ASSERT_EQ(d[i], c[i] - b[i] - ((W{a[i]} + b[i]) >> 64 == 0 ? 1 : 0));
   // The low 64 bits of a * b + c by words, as big-number libraries do it.
   d = apply<uint64_t>(low +
                           "mad.lo.cc.u32 %t7, %t1, %t3, %t5; madc.hi.u32 %t8, %t1, %t3, %t6; "

@@ -234,7 +234,7 @@ void add_with_carry(Exec& x, const Instr& in) {
   T* d = x.at<T>(in.dst);
   const T* a = x.at<T>(in.a);
   const T* b = x.at<T>(in.b);
-  const uint32_t carry = (in.sub & 1u) != 0 ? *x.at<uint32_t>(in.c) : 0;
+  const uint32_t carry = (in.sub & 1u) != 0 ? *x.at<uint32_t>(in.c) : Op::kFirstCarry;
   uint32_t out = 0;
   alignas(64) T t[kLanes];
   for (uint32_t l = 0; l < kLanes; ++l) {
@@ -246,15 +246,20 @@ void add_with_carry(Exec& x, const Instr& in) {
   if ((in.sub & 2u) != 0) x.set_predicate(in.c, out);
 }
 struct CarryAdd {
+  static constexpr uint32_t kFirstCarry = 0;
   template <typename T>
   static wider_t<T> run(T a, T b, uint32_t carry) {
     return static_cast<wider_t<T>>(a) + b + carry;
   }
 };
-struct BorrowSubtract {
+// As GPUs do it: a + ~b + carry, whose carry is set when nothing is borrowed. PTX says "borrow" and
+// leaves open what addc reads behind sub.cc; the division of 128-bit integers that nvcc and NVRTC
+// write reads the carry.
+struct ComplementAdd {
+  static constexpr uint32_t kFirstCarry = kAllLanes;
   template <typename T>
-  static wider_t<T> run(T a, T b, uint32_t borrow) {
-    return static_cast<wider_t<T>>(a) - b - borrow;
+  static wider_t<T> run(T a, T b, uint32_t carry) {
+    return static_cast<wider_t<T>>(a) + static_cast<T>(~b) + carry;
   }
 };
 
@@ -340,8 +345,8 @@ void add_integer_ops(OpTable& table) {
   table.add("mad.hi.sat.s32", ternary<MultiplyAddHighSaturate, int32_t, int32_t, int32_t, int32_t>);
   table.add("addc.32", add_with_carry<CarryAdd, uint32_t>);
   table.add("addc.64", add_with_carry<CarryAdd, uint64_t>);
-  table.add("subc.32", add_with_carry<BorrowSubtract, uint32_t>);
-  table.add("subc.64", add_with_carry<BorrowSubtract, uint64_t>);
+  table.add("subc.32", add_with_carry<ComplementAdd, uint32_t>);
+  table.add("subc.64", add_with_carry<ComplementAdd, uint64_t>);
 }
 
 }  // namespace fargpu::sim::FARGPU_SIM_ISA

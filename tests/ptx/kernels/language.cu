@@ -128,3 +128,18 @@ extern "C" __global__ void mathematics(const double* in, double* out, int n) {
   o[15] = rint(v) + floor(v) + trunc(v) + static_cast<double>(static_cast<long long>(v)) +
           __double2uint_rz(v + 20);
 }
+
+// Quotient and remainder of n divisions; low words first.
+extern "C" __global__ void divide_128(const unsigned long long* a, const unsigned long long* b,
+                                      unsigned long long* out, unsigned n) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const auto wide = [i](const unsigned long long* words) {
+    return static_cast<unsigned __int128>(words[2 * i + 1]) << 64 | words[2 * i];
+  };
+  const unsigned __int128 quotient = wide(a) / wide(b), rest = wide(a) % wide(b);
+  out[4 * i] = static_cast<unsigned long long>(quotient);
+  out[4 * i + 1] = static_cast<unsigned long long>(quotient >> 64);
+  out[4 * i + 2] = static_cast<unsigned long long>(rest);
+  out[4 * i + 3] = static_cast<unsigned long long>(rest >> 64);
+}
