@@ -31,8 +31,8 @@ class Companion {
 
 // Whether start_companion() works here. Not where orphans become children of this process (the
 // first of a container is the usual case): the companion would be a child of the program, which
-// might wait for it for ever. Nor where the system has no pidfd_open(), or forbids it: the companion
-// could not notice the program's end.
+// might wait for it for ever. Nor where the system has no pidfd_open(), or forbids it: the
+// companion could not notice the program's end.
 bool can_become_the_program();
 
 // Runs `body` in a companion, which ends with it, and waits for its answer, of at most 2 KiB.

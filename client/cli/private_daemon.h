@@ -38,8 +38,8 @@ struct PrivateServer {
   std::string server, token_file;
 };
 // Starts one for the program that this process becomes: it ends, and its files go, when the program
-// has ended. Only when can_become_the_program() (companion.h). The errors of PrivateDaemon::start();
-// kSystem.
+// has ended. Only when can_become_the_program() (companion.h). The errors of
+// PrivateDaemon::start(); kSystem.
 Result<PrivateServer> start_private_server(unsigned gpus);
 
 }  // namespace fargpu::cli

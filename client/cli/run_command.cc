@@ -1,7 +1,7 @@
-// fargpu run: opens a job and starts one program in it, with our libcuda.so.1 in front. This process
-// becomes the program (exec), so exit code, signals, stops and terminal are the program's own; a
-// process beside it holds the job, and with --sim another one the private daemon. As the first
-// process of a container it stays as the program's parent, holds both and passes signals on.
+// fargpu run: opens a job and starts one program in it, with our libcuda.so.1 in front. This
+// process becomes the program (exec), so exit code, signals, stops and terminal are the program's
+// own; a process beside it holds the job, and with --sim another one the private daemon. As the
+// first process of a container it stays as the program's parent, holds both and passes signals on.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>

@@ -60,8 +60,8 @@ LoadResult load(const std::vector<std::string>& texts, MemoryMap& memory,
   return load_ptx_linked(views, memory, options);
 }
 
-// What a block may have without asking for more. A kernel whose own arrays need more than that, which
-// only PTX can say, has all that there is.
+// What a block may have without asking for more. A kernel whose own arrays need more than that,
+// which only PTX can say, has all that there is.
 std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info, const Device& device) {
   auto settings = std::make_shared<FunctionSettings>();
   const auto own = static_cast<int>(info.static_shared_bytes);
