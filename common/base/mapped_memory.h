@@ -1,0 +1,17 @@
+// What is mapped in this process, and what accesses it allows. Any thread; another one may change it
+// at any time.
+#pragma once
+
+#include <cstdint>
+
+namespace fargpu {
+
+enum class MemoryUse : uint8_t { kRead, kWrite };
+// Whether every byte of the range can be accessed so. Makes the pages present, as a driver does
+// that pins them; a file that ends before the range does not have all of it.
+bool is_accessible(uint64_t address, uint64_t bytes, MemoryUse use);
+
+// Where the pages end that are not mapped, from this address on. 0: it is mapped.
+uint64_t end_of_hole(uint64_t address);
+
+}  // namespace fargpu
