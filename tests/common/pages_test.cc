@@ -47,6 +47,18 @@ TEST(ByteRunsTest, AFullWriterTakesLess) {
   EXPECT_EQ(writer.add(100, data), taken);
 }
 
+TEST(WordRunsTest, TakesRunsOfOneWord) {
+  const std::byte one[] = {std::byte{1}},
+                  four[] = {std::byte{5}, std::byte{6}, std::byte{7}, std::byte{8}};
+  WordRuns word({0x1008, one});
+  EXPECT_TRUE(word.takes({0x100c, four}));
+  EXPECT_FALSE(word.takes({0x100d, four})) << "it ends behind the word";
+  EXPECT_FALSE(word.takes({0x1007, one}));
+  EXPECT_FALSE(word.takes({0x1010, one}));
+  word.add({0x100c, four});
+  EXPECT_FALSE(WordRuns({0x1006, four}).takes({0x1006, one})) << "the first one is in two words";
+}
+
 TEST(ByteRunsTest, NonsenseIsMalformedAndNotRead) {
   const std::vector<std::vector<std::byte>> all = {
       bytes_of({5}),                     // no length
@@ -181,6 +193,29 @@ TEST_F(AgreementTest, RandomChangesOfDisjointBytesAllArrive) {
   pull();
   EXPECT_EQ(host_, expected);
   EXPECT_EQ(worker_, expected);
+}
+
+// A value and what it tells of, side by side, of which device code must see both or neither.
+TEST_F(AgreementTest, ChangesOfOneWordAreWrittenTogether) {
+  alignas(8) std::byte memory[24] = {};
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  Agreement agreement(begin, sizeof memory);
+  memory[9] = std::byte{3};  // changed at this end
+  const std::byte value[] = {std::byte{7}}, flag[] = {std::byte{1}};
+  WordRuns word({begin + 8, flag});
+  word.add({begin + 12, value});
+  word.adopt(agreement, memory);
+  EXPECT_EQ(memory[8], std::byte{1});
+  EXPECT_EQ(memory[9], std::byte{3});
+  EXPECT_EQ(memory[12], std::byte{7});
+  RunWriter runs(100);
+  agreement.collect(memory, 0, sizeof memory, runs);
+  RunReader reader(runs.bytes());
+  const auto run = reader.next();
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->address, begin + 9) << "what was written is agreed on";
+  EXPECT_EQ(run->data.size(), 1u);
+  EXPECT_FALSE(reader.next());
 }
 
 TEST_F(AgreementTest, TheVisitorSeesChangedPiecesOnly) {
