@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "client/copy/pack.h"
+#include "common/base/foreign_memory.h"
+#include "common/base/mapped_memory.h"
 #include "common/base/signals_blocked.h"
 
 namespace fargpu::client {
@@ -19,10 +21,23 @@ Status broken(const char* notice, uint64_t id, const char* why) {
   return {StatusCode::kProtocol, fmt::format("{}: copy {}: {}", notice, id, why)};
 }
 
+const std::byte* pointer(uint64_t address) { return reinterpret_cast<const std::byte*>(address); }
+
 }  // namespace
 
+// Of memory that has gone nobody sees the bytes any more.
+void OrderedCopies::unpack_into(const Copy& copy, uint64_t offset,
+                                std::span<const std::byte> bytes) {
+  if (copy.memory == Memory::kOurs) return unpack(copy.shape, copy.host, offset, bytes);
+  const std::byte* from = bytes.data();
+  for_each_row(copy.shape, copy.host, offset, bytes.size(), [&](uint64_t address, uint64_t length) {
+    (void)write_foreign(address, {from, length});
+    from += length;
+  });
+}
+
 uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bool fetch,
-                            const Hold& hold, bool written) {
+                            Memory memory, const Hold& hold, bool written) {
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_++;
   if (lost_) {  // the call that follows fails
@@ -44,6 +59,7 @@ uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bo
   copy.span = span_of(shape, host);
   copy.bytes = shape.bytes();
   copy.fetch = fetch;
+  copy.memory = memory;
   copy.hold = hold;
   copy.packed = is_dense(shape, host);
   copy.written = written;
@@ -54,17 +70,18 @@ uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bo
 }
 
 uint64_t OrderedCopies::add_delivery(const copy::Shape& shape, const copy::Rows& host,
-                                     const Hold& hold, bool written) {
-  return add(shape, host, /*fetch=*/false, hold, written);
+                                     const Hold& hold, bool written, Memory memory) {
+  return add(shape, host, /*fetch=*/false, memory, hold, written);
 }
 
 uint64_t OrderedCopies::add_fetch(const copy::Shape& shape, const copy::Rows& host,
-                                  uint16_t held_device) {
-  return add(shape, host, /*fetch=*/true, {.held = true, .device = held_device}, false);
+                                  uint16_t held_device, Memory memory) {
+  return add(shape, host, /*fetch=*/true, memory, {.held = true, .device = held_device}, false);
 }
 
 uint64_t OrderedCopies::add_barrier(uint16_t held_device) {
-  return add({0, 0, 0}, {}, /*fetch=*/true, {.held = true, .device = held_device}, false);
+  return add({0, 0, 0}, {}, /*fetch=*/true, Memory::kOurs, {.held = true, .device = held_device},
+             false);
 }
 
 void OrderedCopies::show(uint64_t address, uint64_t bytes) {
@@ -107,8 +124,11 @@ Result<std::span<std::byte>> OrderedCopies::target(uint64_t id, uint64_t offset,
   if (offset != copy.moved || bytes > copy.bytes - copy.moved)
     return broken("delivery", id, "bytes that are not awaited");
   if (!copy.packed) return std::span<std::byte>();
-  // The memory stays: freeing it waits for this copy.
-  return std::span(reinterpret_cast<std::byte*>(copy.host.address) + offset, bytes);
+  // Our memory stays: freeing it waits for this copy.
+  const uint64_t address = copy.host.address + offset;
+  if (copy.memory == Memory::kRegistered && !is_accessible(address, bytes, MemoryUse::kWrite))
+    return std::span<std::byte>();
+  return std::span(reinterpret_cast<std::byte*>(address), bytes);
 }
 
 Status OrderedCopies::on_delivery(uint64_t id, uint64_t offset, CUresult result,
@@ -127,9 +147,11 @@ Status OrderedCopies::on_delivery(uint64_t id, uint64_t offset, CUresult result,
                                        moved > copy.bytes - copy.moved ||
                                        (written != 0 && !by_itself)) {
     return broken("delivery", id, "bytes that are not awaited");
-  } else if (!copy.packed) {
+  } else if (const bool is_there =
+                 by_itself || (copy.packed && bytes.data() == pointer(copy.host.address + offset));
+             !is_there) {
     lock.unlock();
-    unpack(copy.shape, copy.host, offset, bytes);
+    unpack_into(copy, offset, bytes);
     lock.lock();
     found = copies_.find(id);
     if (found == copies_.end()) return {};
@@ -235,6 +257,20 @@ void OrderedCopies::run() {
   }
 }
 
+// Bytes of a fetch that goes in packed pieces. What is not there is zero.
+void OrderedCopies::read(const Copy& copy, uint64_t offset, std::span<std::byte> packed) const {
+  if (copy.memory == Memory::kOurs) return pack(copy.shape, copy.host, offset, packed);
+  std::byte* to = packed.data();
+  for_each_row(copy.shape, copy.host, offset, packed.size(), [&](uint64_t address, uint64_t bytes) {
+    const size_t done = read_foreign(address, {to, bytes}).bytes;
+    if (done < bytes) {
+      std::memset(to + done, 0, bytes - done);
+      wire_.missing(address + done, bytes - done);
+    }
+    to += bytes;
+  });
+}
+
 bool OrderedCopies::send_bytes(const Copy& copy, const Task& task) {
   std::unique_ptr<std::byte[]> packed;
   bool confirmed = false;
@@ -245,12 +281,13 @@ bool OrderedCopies::send_bytes(const Copy& copy, const Task& task) {
     }
     const uint64_t offset = task.offset + at;
     const uint64_t n = std::min(piece_bytes_, task.bytes - at);
-    if (copy.packed) {
-      const auto* const host = reinterpret_cast<const std::byte*>(copy.host.address);
-      confirmed = wire_.send(task.id, offset, {host + offset, n});
+    const uint64_t address = copy.host.address + offset;
+    if (copy.packed &&
+        (copy.memory == Memory::kOurs || is_accessible(address, n, MemoryUse::kRead))) {
+      confirmed = wire_.send(task.id, offset, {pointer(address), n});
     } else {
-      if (!packed) packed = std::make_unique<std::byte[]>(n);
-      pack(copy.shape, copy.host, offset, {packed.get(), n});
+      if (!packed) packed = std::make_unique<std::byte[]>(std::min(piece_bytes_, task.bytes));
+      read(copy, offset, {packed.get(), n});
       confirmed = wire_.send(task.id, offset, {packed.get(), n});
     }
     at += n;

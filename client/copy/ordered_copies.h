@@ -43,6 +43,8 @@ class OrderedCopies {
     // A copy no longer holds its stream of the device: it is over, or has all that it needs. Also
     // called on the receiving thread; must not block.
     std::function<void(uint16_t device)> release;
+    // Bytes of a fetch are not there any more: the application has unmapped its registered memory.
+    std::function<void(uint64_t address, uint64_t bytes)> missing;
   };
   // `piece_bytes`: the most that one send() takes.
   OrderedCopies(Wire wire, uint64_t piece_bytes)
@@ -54,10 +56,14 @@ class OrderedCopies {
     uint16_t device = 0;
     bool acknowledge = false;  // delivered() is called when the bytes are there
   };
+  // Whose the host memory is. What the application has mapped itself, it may unmap before the copy
+  // is over.
+  enum class Memory : uint8_t { kOurs, kRegistered };
   // `written`: the worker may write the bytes by itself, instead of sending them.
   uint64_t add_delivery(const copy::Shape& shape, const copy::Rows& host, const Hold& hold,
-                        bool written = false);
-  uint64_t add_fetch(const copy::Shape& shape, const copy::Rows& host, uint16_t held_device);
+                        bool written = false, Memory memory = Memory::kOurs);
+  uint64_t add_fetch(const copy::Shape& shape, const copy::Rows& host, uint16_t held_device,
+                     Memory memory = Memory::kOurs);
   // Holds a stream at this place until device code sees all bytes that were delivered before it.
   uint64_t add_barrier(uint16_t held_device);
   // The call that should have enqueued the copy failed.
@@ -98,6 +104,7 @@ class OrderedCopies {
     bool sending = false;  // bytes of a fetch; on_landed() then leaves its end to who sends them
     bool landed = false;
     bool fetch = false;
+    Memory memory = Memory::kOurs;
     Hold hold;
     bool packed = false;
     bool written = false;  // of a delivery: perhaps
@@ -114,8 +121,8 @@ class OrderedCopies {
   };
   using Map = std::map<uint64_t, Copy>;
 
-  uint64_t add(const copy::Shape& shape, const copy::Rows& host, bool fetch, const Hold& hold,
-               bool written);
+  uint64_t add(const copy::Shape& shape, const copy::Rows& host, bool fetch, Memory memory,
+               const Hold& hold, bool written);
   void queue(const Task& task);    // with mutex_ held
   void erase(Map::iterator copy);  // with mutex_ held
   void start_thread();             // with mutex_ held
@@ -124,6 +131,8 @@ class OrderedCopies {
   void run_task(const Task& task);
   // Sends the bytes of a fetch. True: as Wire::send says.
   bool send_bytes(const Copy& copy, const Task& task);
+  void read(const Copy& copy, uint64_t offset, std::span<std::byte> packed) const;
+  static void unpack_into(const Copy& copy, uint64_t offset, std::span<const std::byte> bytes);
   void after_sending(const Task& task, bool is_told);
 
   const Wire wire_;

@@ -46,6 +46,13 @@ bool AddressMap::overlaps_other(uint64_t address, uint64_t bytes, const Session*
   return false;
 }
 
+bool AddressMap::overlaps(uint64_t address, uint64_t bytes) const {
+  std::shared_lock lock(mutex_);
+  if (locate(address) != regions_.end()) return true;
+  const auto next = regions_.lower_bound(address);
+  return next != regions_.end() && next->first - address < bytes;
+}
+
 std::optional<Region> AddressMap::erase(uint64_t base) {
   std::unique_lock lock(mutex_);
   auto found = regions_.find(base);
@@ -89,8 +96,10 @@ AddressMap::Extent AddressMap::extent(uint64_t address) const {
   if (found == regions_.end()) return {};
   Session* const session = found->second.session;
   uint64_t end = found->second.base + found->second.bytes;
+  const bool is_mapped = found->second.kind == MemoryKind::kVirtual;
   for (auto next = std::next(found);
-       next != regions_.end() && next->second.base == end && next->second.session == session;
+       is_mapped && next != regions_.end() && next->second.base == end &&
+       next->second.session == session && next->second.kind == MemoryKind::kVirtual;
        ++next) {
     end += next->second.bytes;
   }

@@ -62,6 +62,7 @@ class AddressMap {
   std::optional<Region> find(uint64_t address) const;
   // Whether some of these bytes belong to another session than this one.
   bool overlaps_other(uint64_t address, uint64_t bytes, const Session* session) const;
+  bool overlaps(uint64_t address, uint64_t bytes) const;
   // Removes the region that begins at `base`.
   std::optional<Region> erase(uint64_t base);
   // Sets `used` of the regions that [address, address + bytes) touches.
@@ -69,7 +70,8 @@ class AddressMap {
   void erase_if(const std::function<bool(const Region&)>& gone);
   // Changes the region of `address`; false: there is none.
   bool change(uint64_t address, const std::function<void(Region&)>& change);
-  // How many bytes from `address` on are inside regions of one session that touch each other.
+  // How many bytes from `address` on are inside regions of one session and kind that touch each
+  // other. Of mapped memory the driver takes them for one, and only of that.
   struct Extent {
     uint64_t bytes = 0;
     Session* session = nullptr;

@@ -8,16 +8,6 @@
 #include "common/base/log.h"
 
 namespace fargpu::client {
-namespace {
-
-std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
-
-}  // namespace
-
-std::byte* Pages::Region::memory() const {
-  return gate != nullptr ? gate->local() : pointer(address());
-}
-
 CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
                     const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
                     const std::function<bool()>& ended,
@@ -120,15 +110,8 @@ void Pages::read_words() {
   for (const auto& [address, bytes] : watched_) {
     Word word{find(address, bytes), address, bytes, {}};
     if (word.region == nullptr) continue;
-    std::byte* const at = word.region->memory() + (address - word.region->address());
-    if (bytes == sizeof(uint32_t)) {
-      const uint32_t now = __atomic_load_n(reinterpret_cast<uint32_t*>(at), __ATOMIC_ACQUIRE);
-      std::memcpy(word.now.data(), &now, sizeof now);
-    } else {
-      const uint64_t now = __atomic_load_n(reinterpret_cast<uint64_t*>(at), __ATOMIC_ACQUIRE);
-      std::memcpy(word.now.data(), &now, sizeof now);
-    }
-    words_.push_back(word);
+    if (read_word(*word.region, address - word.region->address(), std::span(word.now).first(bytes)))
+      words_.push_back(word);
   }
 }
 
@@ -178,7 +161,7 @@ CUresult Pages::push_part(Wire& wire, Region& region, size_t from, size_t until,
   for (size_t at = from; at < until;) {
     const bool none = word == watched_.end() || word->first - address >= until;
     const size_t stop = none ? until : word->first - address;
-    at = region.agreement.collect(region.memory(), at, stop, *runs_, visit);
+    at = collect(region, at, stop, visit);
     if (at < stop) {
       if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
     } else if (!none) {
@@ -291,28 +274,33 @@ CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
   pages::RunReader reader(runs);
   while (const auto run = reader.next()) {
     // The region may have ended meanwhile.
-    if (Region* const region = find(run->address, run->data.size()))
-      merge_one(newer_, *region, *run);
+    if (Region* const region = find(run->address, run->data.size())) merge_one(*region, *run);
   }
+  write_merged();
   if (!reader.malformed()) return CUDA_SUCCESS;
   log::error("the server's changes of mapped memory make no sense");
   return CUDA_ERROR_UNKNOWN;
 }
 
-void Pages::merge_one(const std::vector<Range>& newer_ranges, Region& region, pages::ByteRun run) {
-  std::byte* const memory = region.memory();
-  pages::Agreement& agreement = region.agreement;
+void Pages::merge_one(Region& region, pages::ByteRun run) {
   // Skips bytes for which newer ones are on their way: those also replace the worker's.
   const uint64_t end = run.address + run.data.size();
-  auto newer = std::partition_point(newer_ranges.begin(), newer_ranges.end(),
+  auto newer = std::partition_point(newer_.begin(), newer_.end(),
                                     [&](const Range& range) { return range.end <= run.address; });
-  for (; newer != newer_ranges.end() && newer->begin < end && !run.data.empty(); ++newer) {
+  for (; newer != newer_.end() && newer->begin < end && !run.data.empty(); ++newer) {
     if (run.address < newer->begin)
-      agreement.merge({run.address, run.data.first(newer->begin - run.address)}, memory);
+      merge_part(region, {run.address, run.data.first(newer->begin - run.address)});
     const uint64_t on = std::min(end, newer->end);
     run = {on, run.data.last(end - on)};
   }
-  if (!run.data.empty()) agreement.merge(run, memory);
+  if (!run.data.empty()) merge_part(region, run);
+}
+
+void Pages::merge_part(Region& region, const pages::ByteRun& run) {
+  if (region.gate != nullptr)
+    region.agreement.merge(run, region.gate->local());
+  else
+    merge_read(region, run);
 }
 
 Pages::Region* Pages::find(uint64_t address, size_t bytes) {

@@ -14,6 +14,10 @@
 // fetch brings something new meanwhile, everything else is closed before that is shown: so nothing
 // is seen before what was written ahead of it.
 //
+// A region without a gate is read and written by the system (foreign_memory.h): the application may
+// have unmapped it, or a part of it, without a word. Such pages leave the region for good, as
+// pinned pages do: what is mapped there later is other memory, and the mirror keeps what it has.
+//
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
 // pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
 // is held across the wait of a pull, except the one that admits a single puller. No lock is held
@@ -146,12 +150,12 @@ class Pages {
     uint64_t number, address, bytes;
   };
   struct Region {
-    std::byte* memory() const;  // as fargpu accesses it
     uint64_t address() const { return agreement.address(); }
 
     pages::Agreement agreement;
     uint16_t context = 0;
     CUdeviceptr device_pointer = 0;
+    std::map<size_t, size_t> gone{};   // begins and ends of what has left it; without a gate
     std::shared_ptr<PageGate> gate{};  // the rest is for regions with one
     BlockStates blocks{};
     uint64_t number = 0;         // no other region has had it
@@ -166,13 +170,22 @@ class Pages {
   void read_words();                                                 // needs state_
   CUresult push_others(Wire& wire, const pages::Agreement::Visit&);  // needs state_
   CUresult push_part(Wire& wire, Region& region, size_t from, size_t until,
-                     const pages::Agreement::Visit& visit);          // needs state_
+                     const pages::Agreement::Visit& visit);  // needs state_
+  // As Agreement::collect().
+  size_t collect(Region& region, size_t from, size_t until,
+                 const pages::Agreement::Visit& visit);  // needs state_
+  std::span<std::byte> sample(size_t bytes);             // needs state_
+  static bool read_word(Region& region, size_t offset, std::span<std::byte> now);
   CUresult push_words(Wire& wire);                                   // needs state_
   void forget_words(uint64_t address, uint64_t bytes);               // needs state_
   CUresult send(Wire& wire);                                         // needs state_
   CUresult fetch_all(Wire& wire);                                    // needs pulling_
   CUresult merge(std::span<const std::byte> runs, uint64_t pushes);  // needs pulling_
-  static void merge_one(const std::vector<Range>& newer, Region& region, pages::ByteRun run);
+  // All of these need state_.
+  void merge_one(Region& region, pages::ByteRun run);
+  void merge_part(Region& region, const pages::ByteRun& run);
+  void merge_read(Region& region, pages::ByteRun run);
+  void write_merged();
   static void fail_closed(Region& region);
   Region* find(uint64_t address, size_t bytes);         // needs state_
   const Region* find_gated(uint64_t address) const;     // by its begin; needs state_
@@ -211,6 +224,12 @@ class Pages {
   std::map<uint64_t, size_t> watched_;  // words by address, without overlaps
   std::vector<Word> words_;             // of a push: as they were before it
   std::optional<pages::RunWriter> runs_;
+  std::vector<std::byte> sample_;  // of a region without a gate
+  struct Merging {
+    Region* region = nullptr;  // none
+    uint64_t address = 0;
+    std::vector<std::byte> before, after;
+  } merging_;  // what a merge has read of such a region, and will write
   uint64_t pushes_ = 0;
   bool fetching_ = false;
   std::vector<Overtaken> overtaken_;

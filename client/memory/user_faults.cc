@@ -138,7 +138,8 @@ void UserFaults::unwatch(uint64_t address, size_t bytes) const {
 void UserFaults::close(uint64_t address, size_t bytes) {
   // The memory stays in its file; the next access to each page faults.
   auto* const pages = reinterpret_cast<void*>(address);
-  if (::madvise(pages, whole_pages(bytes), MADV_DONTNEED) == 0) return;
+  // ENOMEM: the application has unmapped some of it; the rest is closed.
+  if (::madvise(pages, whole_pages(bytes), MADV_DONTNEED) == 0 || errno == ENOMEM) return;
   // The application may have locked it (mlockall).
   ::munlock(pages, whole_pages(bytes));
   // What stays accessible would be read when it is old.

@@ -10,6 +10,7 @@
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
+#include "common/base/log.h"
 #include "common/wire/fixed_message.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
@@ -37,6 +38,11 @@ bool has_gates(Session& session) {
 
 // Whether the copy can follow its stream.
 bool can_follow(const Transfer& transfer) { return transfer.pinned && has_gates(transfer.session); }
+
+OrderedCopies::Memory memory_of(const Transfer& transfer) {
+  return transfer.host.region->kind == MemoryKind::kRegistered ? OrderedCopies::Memory::kRegistered
+                                                               : OrderedCopies::Memory::kOurs;
+}
 
 // The generated call takes one place in the driver's queue, the others are taken here.
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
@@ -103,7 +109,15 @@ OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
             const Submission submission(session);
             (void)session.channel().flush();
           },
-          [&session](uint16_t device) { session.host_calls.release(device); }};
+          [&session](uint16_t device) { session.host_calls.release(device); },
+          [&session](uint64_t address, uint64_t bytes) {
+            log::error(
+                "registered memory at 0x{:x}, {} bytes, was unmapped before an asynchronous "
+                "copy from it was over: zeros were copied",
+                address, bytes);
+            int none = CUDA_SUCCESS;
+            session.kept.compare_exchange_strong(none, CUDA_ERROR_INVALID_VALUE);
+          }};
 }
 
 bool may_be_written_later(const Transfer& transfer) {
@@ -125,8 +139,8 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::H
       taken != CUDA_SUCCESS) {
     return taken;
   }
-  const uint64_t id =
-      session.ordered_copies.add_fetch(piece.shape, piece.of(transfer.host.rows), held_device);
+  const uint64_t id = session.ordered_copies.add_fetch(piece.shape, piece.of(transfer.host.rows),
+                                                       held_device, memory_of(transfer));
   return send_following(transfer, piece, copy::Location::frame(), hold, id);
 }
 
@@ -167,7 +181,7 @@ CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint1
   }
   const copy::Rows to = piece.of(transfer.host.rows);
   const uint64_t id = session.ordered_copies.add_delivery(
-      piece.shape, to, {holds, held_device, acknowledge}, written);
+      piece.shape, to, {holds, held_device, acknowledge}, written, memory_of(transfer));
   // Device code may have got the memory since that was asked.
   const uint64_t span = span_of(piece.shape, to);
   if (!acknowledge && session.pages.touches(to.address, span))

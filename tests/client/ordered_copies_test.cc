@@ -1,6 +1,7 @@
 #include "client/copy/ordered_copies.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -83,6 +84,10 @@ class OrderedCopiesTest : public testing::Test {
          std::lock_guard lock(sent.mutex);
          EXPECT_EQ(context, 7);
          ++sent.released;
+       },
+       [&sent = sent_](uint64_t, uint64_t bytes) {
+         std::lock_guard lock(sent.mutex);
+         sent.lines.push_back(std::to_string(bytes) + " missing");
        }},
       /*piece_bytes=*/4));
 };
@@ -243,6 +248,33 @@ TEST_F(OrderedCopiesTest, RowsWithGapsArePacked) {
   EXPECT_TRUE(copies_.on_fetch(id, 0, 9, CUDA_SUCCESS).ok());
   const std::string name = std::to_string(id);
   EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:efgh", name + ":8:i"}));
+}
+
+// Registered memory is the application's to unmap, while copies are under way.
+TEST_F(OrderedCopiesTest, RegisteredMemoryMayGo) {
+  constexpr size_t kPage = 4096;
+  void* const memory =
+      ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const text = static_cast<char*>(memory) + kPage - 3;
+  std::memcpy(text, "abcdef", 6);
+  const copy::Rows rows = copy::dense(address(text), line(6));
+  const uint64_t fetch = copies_.add_fetch(line(6), rows, 7, OrderedCopies::Memory::kRegistered);
+  const uint64_t before = copies_.add_fetch(line(6), rows, 7, OrderedCopies::Memory::kRegistered);
+  const uint64_t delivery =
+      copies_.add_delivery(line(6), rows, {}, false, OrderedCopies::Memory::kRegistered);
+  EXPECT_TRUE(copies_.on_fetch(before, 0, 6, CUDA_SUCCESS).ok());
+  const std::string first = std::to_string(before), name = std::to_string(fetch);
+  EXPECT_TRUE(sent({first + ":0:abcd", first + ":4:ef"}));
+  ::munmap(static_cast<char*>(memory) + kPage, kPage);
+  EXPECT_TRUE(copies_.on_fetch(fetch, 0, 6, CUDA_SUCCESS).ok());
+  const std::string zeros(1, '\0');
+  EXPECT_TRUE(sent({first + ":0:abcd", first + ":4:ef", "1 missing", name + ":0:abc" + zeros,
+                    "2 missing", name + ":4:" + zeros + zeros}));
+  EXPECT_TRUE(deliver(delivery, 0, "ABCDEF").ok());
+  EXPECT_EQ(std::string(text, 3), "ABC");
+  EXPECT_TRUE(eventually([this] { return !copies_.outstanding(); }));
+  ::munmap(memory, kPage);
 }
 
 TEST_F(OrderedCopiesTest, WhatTheWorkerRefusesIsOver) {

@@ -11,6 +11,7 @@
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/pinned_memory.h"
 #include "common/base/log.h"
+#include "common/base/mapped_memory.h"
 
 namespace fargpu::client {
 
@@ -91,7 +92,13 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
   Session& session = *current_context()->session;
   const auto base = reinterpret_cast<uint64_t>(p);
   const bool is_device = session.device_memory.find(base).has_value();
-  if (base + bytesize < base || is_device || !readable(p)) return CUDA_ERROR_INVALID_VALUE;
+  if (base + bytesize < base || is_device) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto there = session.host_memory.find(base); there && there->kind == MemoryKind::kHost)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (session.host_memory.overlaps(base, bytesize))
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  // The driver pins every page for writing.
+  if (!is_accessible(base, bytesize, MemoryUse::kWrite)) return CUDA_ERROR_INVALID_VALUE;
   const Region region{.base = base,
                       .bytes = bytesize,
                       .kind = MemoryKind::kRegistered,

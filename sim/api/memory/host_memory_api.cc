@@ -1,6 +1,7 @@
 // Page-locked host memory: allocated here or registered; kernels use it at the same address.
 #include <sys/mman.h>
 
+#include "common/base/mapped_memory.h"
 #include "sim/driver/api.h"
 
 using namespace fargpu::sim;
@@ -69,6 +70,12 @@ CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
     allocation.flags = Flags;
     if ((Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0) allocation.writable = 0;
     AllocationMap& allocations = Driver::get().allocations();
+    const bool is_read_only = (Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+    // All of it is pinned, for writing if work may write it.
+    if (!allocations.find(allocation.base) &&
+        !fargpu::is_accessible(allocation.base, bytesize,
+                               is_read_only ? fargpu::MemoryUse::kRead : fargpu::MemoryUse::kWrite))
+      return CUDA_ERROR_INVALID_VALUE;
     if (allocations.insert(allocation)) return CUDA_SUCCESS;
     const auto there = allocations.find(allocation.base);
     const bool registered = !there || there->kind == Allocation::Kind::kRegistered;
