@@ -87,7 +87,7 @@ bool ManagedMemory::begin(Blocks& blocks) {
   const bool is_fresh = blocks.memory.extents.empty();
   if (!access_->begin(all_of(blocks), is_fresh)) {
     // The system allows no more mappings: whole allocations need fewer.
-    if (give_all(0) != CUDA_SUCCESS || !access_->begin(all_of(blocks), is_fresh)) return false;
+    if (give_all() != CUDA_SUCCESS || !access_->begin(all_of(blocks), is_fresh)) return false;
   }
   if (!is_fresh) return true;
   const Run all{0, blocks.states.size()};
@@ -156,19 +156,19 @@ uint64_t ManagedMemory::first_of(const Context& context) {
   return 0;
 }
 
-CUresult ManagedMemory::give(uint64_t stream) {
+CUresult ManagedMemory::give() {
   if (own_work) return CUDA_SUCCESS;
   // What was heard of before may be over, also where nothing is here yet.
   gives_.fetch_add(1, std::memory_order_acq_rel);
   if (!any_here()) return CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
-  return give_all(stream);
+  return give_all();
 }
 
 CUresult ManagedMemory::give_and_wait() {
   if (own_work) return CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
-  CUresult result = give_all(0);
+  CUresult result = give_all();
   const OwnWork own;
   // Another thread's submission may have pushed what is waited for.
   for (auto& [context, pushes] : pushes_) {
@@ -252,7 +252,7 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
     if (blocks->states[at] != State::kAway) {
       if (serve(*blocks, at, is_write && !is_over(heard))) return CUDA_SUCCESS;
       // The system allows no more mappings: whole allocations need fewer.
-      if (const CUresult result = give_all(0); result != CUDA_SUCCESS) return result;
+      if (const CUresult result = give_all(); result != CUDA_SUCCESS) return result;
       continue;
     }
     const bool waits = !awaited && !idle() && blocks->memory.attachment == Attachment::kGlobal;
@@ -277,7 +277,7 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
       return CUDA_SUCCESS;
     }
     if (serve(*blocks, at, is_write && !may_be_over)) return CUDA_SUCCESS;
-    if (const CUresult gave = give_all(0); gave != CUDA_SUCCESS) return gave;
+    if (const CUresult gave = give_all(); gave != CUDA_SUCCESS) return gave;
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -504,16 +504,12 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
   return CUDA_SUCCESS;
 }
 
-CUresult ManagedMemory::give_all(uint64_t stream) {
+CUresult ManagedMemory::give_all() {
   const OwnWork own;
   if (fetching_ != nullptr) ++fetching_->given;
   if (failed_ != 0) revive_failed();
   const std::vector<Blocks*> here = here_;
   for (Blocks* const blocks : here) {
-    const Allocation& memory = blocks->memory;
-    if (memory.attachment == Attachment::kStream && stream != 0 && memory.stream != stream &&
-        wire_->is_live_stream(memory.stream))
-      continue;
     if (const CUresult result = give_one(*blocks); result != CUDA_SUCCESS) return result;
     note_away(*blocks);
   }

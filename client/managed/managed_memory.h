@@ -40,7 +40,9 @@ class ManagedMemory {
  public:
   static constexpr uint64_t kPage = 4096;
 
-  // Which work may use an allocation, and so takes it from this process.
+  // Whose an allocation is, as the application says. A GPU with concurrent access lets all work use
+  // it in any case, so all work takes it from this process. While other work runs, the application
+  // gets what is attached to the host or to a stream without a wait for that work.
   enum class Attachment : uint8_t { kGlobal, kHost, kStream };
   struct Extent {
     uint64_t address = 0;
@@ -55,7 +57,6 @@ class ManagedMemory {
     uint64_t offset = 0;         // where it begins there
     Context* context = nullptr;  // in which it was made
     Attachment attachment = Attachment::kGlobal;
-    uint64_t stream = 0;  // kStream: its id on the wire
     advice::RangeAdvice advice{};
     // What of it the worker has, and may be asked for; empty: all of it.
     std::vector<Extent> extents{};
@@ -82,7 +83,6 @@ class ManagedMemory {
     virtual CUresult clear(Context& context, uint64_t address, uint64_t bytes) = 0;
     // Waits for work that runs in the context, if that may not wait for the application.
     virtual void await_idle(Context& context) = 0;
-    virtual bool is_live_stream(uint64_t id) = 0;
     // So many bytes are fetched at once, at most, when the application goes on sequentially.
     virtual uint64_t most_fetched() = 0;
   };
@@ -129,9 +129,9 @@ class ManagedMemory {
   // The first allocation without extents that was made in the context; 0: none.
   uint64_t first_of(const Context& context);
 
-  // Work is about to be submitted to the stream with this id on the wire; 0: to any. Takes from
-  // this process what it may use. begin_work() comes before, end_work() when it was sent.
-  CUresult give(uint64_t stream);
+  // Work is about to be submitted. Takes everything from this process. begin_work() comes before,
+  // end_work() when it was sent.
+  CUresult give();
   // The same for work that was submitted already and is held: waits until the worker has it all.
   CUresult give_and_wait();
   void begin_work() { begun_.fetch_add(1, std::memory_order_acq_rel); }
@@ -203,7 +203,7 @@ class ManagedMemory {
   static void leave_out_known(const Blocks& blocks, Piece& piece);
   static void find_written(Blocks& blocks);
   CUresult give_one(Blocks& blocks);
-  CUresult give_all(uint64_t stream);
+  CUresult give_all();
   void forget_unchanged(Blocks& blocks);
   bool serve(Blocks& blocks, size_t at, bool is_write);
   static Run portion_of(const Blocks& blocks, Run run);

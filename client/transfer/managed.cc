@@ -61,9 +61,6 @@ class ChannelWire final : public ManagedMemory::Wire {
     if (session_.host_calls.outstanding() || session_.memory_waits.load() != 0) return;
     (void)call_cuCtxSynchronize(session_, context_for(context).wire_id);
   }
-  bool is_live_stream(uint64_t id) override {
-    return session_.find(rpc::HandleKind::kStream, id) != nullptr;
-  }
   // In frames it would hold up calls.
   uint64_t most_fetched() override {
     return uint64_t{StagingRing::possible(session_) ? 32u : 8u} << 20;
@@ -372,7 +369,7 @@ CUresult unload_with_variables(Session& session, uint64_t owner,
                                const std::function<CUresult()>& unload) {
   if (!session.managed.any()) return unload();
   // They may have to come back.
-  (void)session.managed.give(0);
+  (void)session.managed.give();
   const auto ended = session.managed_state->variables.end_of(owner);
   const CUresult result = unload();
   if (result == CUDA_SUCCESS) return result;
@@ -400,8 +397,7 @@ ManagedUse::ManagedUse(Session& session, CUstream stream, const Endpoint& dst,
   if (result_ != CUDA_SUCCESS) return;
   session_ = &session;
   session.managed.begin_work();
-  // Its end may be attached to another stream.
-  result_ = session.managed.give(0);
+  result_ = session.managed.give();
 }
 
 ManagedUse::~ManagedUse() {

@@ -60,7 +60,7 @@ void Submission::use_managed_memory() {
   if (result_ != CUDA_SUCCESS || ManagedMemory::is_own_work()) return;
   session_.managed.begin_work();
   managed_ = true;
-  result_ = session_.managed.give(stream_);
+  result_ = session_.managed.give();
 }
 
 void Submission::end_managed_use() { session_.managed.end_work(); }

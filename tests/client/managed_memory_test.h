@@ -66,7 +66,6 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     }
     CUresult clear(Context&, uint64_t, uint64_t) override { return CUDA_SUCCESS; }
     void await_idle(Context&) override { ++test_.awaited_; }
-    bool is_live_stream(uint64_t id) override { return test_.streams_.count(id) != 0; }
     uint64_t most_fetched() override { return test_.most_fetched_; }
 
    private:
@@ -141,9 +140,9 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     touch(offset, true);
     *reinterpret_cast<volatile char*>(base() + offset) = value;
   }
-  void work(uint64_t stream = 0) {
+  void work() {
     memory_.begin_work();
-    ASSERT_EQ(memory_.give(stream), CUDA_SUCCESS);
+    ASSERT_EQ(memory_.give(), CUDA_SUCCESS);
     memory_.end_work();
   }
   void finish() { memory_.work_is_done(memory_.mark()); }
@@ -155,7 +154,6 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   CUresult result_ = CUDA_SUCCESS;
   std::vector<Travelled> pushed_, fetched_;
   uint64_t most_fetched_ = uint64_t{8} << 20;
-  std::set<uint64_t> streams_;
   int awaited_ = 0, finished_ = 0;
   std::function<void()> during_fetch_, before_fetch_, before_push_;
   bool is_eager_ = false;

@@ -168,7 +168,7 @@ TEST_P(ServedMemoryTest, ThreadsAtOnceSeeWhatTheWorkerHas) {
   for (int round = 1; round <= 20; ++round) {
     // While work runs a message of an access that is long over may still come.
     memory_.begin_work();
-    ASSERT_EQ(memory_.give(0), CUDA_SUCCESS);
+    ASSERT_EQ(memory_.give(), CUDA_SUCCESS);
     std::fill(worker_.begin(), worker_.begin() + (8 << 20), std::byte(round));
     memory_.end_work();
     finish();
@@ -198,7 +198,7 @@ TEST_P(ServedMemoryTest, AWriteThatIsLongOverChangesNothing) {
   at(0) = 1;
   const uint64_t heard = memory_.gives();
   memory_.begin_work();
-  ASSERT_EQ(memory_.give(0), CUDA_SUCCESS);
+  ASSERT_EQ(memory_.give(), CUDA_SUCCESS);
   memory_.end_work();
   ASSERT_EQ(memory_.touch(base(), true, heard), Touched::kNeedsService);
   ASSERT_EQ(memory_.bring(base(), true, heard), CUDA_SUCCESS);

@@ -1,5 +1,5 @@
-// What an application says of managed memory: which work may use it, where it should be. Attaching
-// decides what work takes from this process. The rest are hints, kept to be read back.
+// What an application says of managed memory: which work may use it, where it should be. Where it is
+// attached decides whether the host waits for other work. The rest are hints, kept to be read back.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -97,7 +97,6 @@ CUresult manual_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_
     memory.attachment = flags == CU_MEM_ATTACH_SINGLE ? Attachment::kStream
                         : flags == CU_MEM_ATTACH_HOST ? Attachment::kHost
                                                       : Attachment::kGlobal;
-    memory.stream = stream.id;
   });
   return CUDA_SUCCESS;
 }
