@@ -39,6 +39,7 @@ CUresult make_accessible(Transfer& transfer) {
 
 CUresult carry(Transfer& transfer) {
   if (const CUresult result = make_accessible(transfer); result != CUDA_SUCCESS) return result;
+  const AskDriver asked(transfer.is_unknown);
   const std::span routes(transfer.to_device ? kToDevice : kToHost);
   for (const Route* const route : routes.subspan(transfer.pinned ? 0 : kOfPinned))
     if (route->fits(transfer)) return carry(transfer, *route);
@@ -59,6 +60,12 @@ CUresult check(const Transfer& transfer) {
   if (const CUresult result = check_range(transfer.session, transfer.device, span);
       result != CUDA_SUCCESS)
     return result;
+  // The errors of copies that follow their stream come when it reaches them.
+  if (transfer.is_unknown && transfer.pinned) [[unlikely]] {
+    const CUresult known =
+        ask_driver(transfer.session, transfer.context, transfer.device.rows.address, span);
+    if (known != CUDA_SUCCESS) return known;
+  }
   return expose_operands(transfer.session, {transfer.device.rows.address});
 }
 
@@ -103,10 +110,7 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
   const ManagedUse managed(session, stream, dst, src);
   if (managed.result() != CUDA_SUCCESS) return managed.result();
   result = carry(transfer);
-  if (result != CUDA_SUCCESS) return result;
-  if (dst.region || dst.array != nullptr) return flush_device(transfer);
-  // The driver judges an address that is not known here.
-  return wait && !transfer.passed ? flush(session) : CUDA_SUCCESS;
+  return result == CUDA_SUCCESS ? flush_device(transfer) : result;
 }
 
 CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
@@ -155,6 +159,7 @@ CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoi
   if (work.result() != CUDA_SUCCESS) return work.result();
   const ManagedUse managed(target.session, stream, dst, src);
   if (managed.result() != CUDA_SUCCESS) return managed.result();
+  const AskDriver asked(is_unknown(target.session, linear));
   const copy::Words words = encode(copy::Copy{src.location(), dst.location(), shape, {}});
   const CUresult result =
       call_fgCopy(target.session, target.context, words.data(), words.bytes(), stream, nullptr, 0);

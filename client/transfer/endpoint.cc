@@ -83,12 +83,44 @@ bool lies_on_host(const Session& session, const Endpoint& end, uint64_t bytes) {
   return region && bytes <= rest(region, end.rows.address);
 }
 
+namespace {
+
+// Of an address that belongs to no device memory that is known.
+CUresult check_elsewhere(const Session& session, CUdeviceptr address, uint64_t bytes) {
+  if (session.host_memory.find(address))
+    return session.host_memory.covers(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  // The server's driver would judge its own process's memory there.
+  return readable(reinterpret_cast<const void*>(address)) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult check_range(const Session& session, const Endpoint& device, uint64_t bytes) {
-  if (!device.region) return CUDA_SUCCESS;
+  if (!device.region) [[unlikely]]
+    return check_elsewhere(session, device.rows.address, bytes);
   if (device.session() != &session) return CUDA_ERROR_INVALID_VALUE;
   // Neighbours in one reservation are mapped by a call each.
   const bool inside =
       bytes <= device.known || session.device_memory.covers(device.rows.address, bytes);
+  return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+bool is_unknown(const Session& session, const Endpoint& device) {
+  return device.device && !device.region && device.array == nullptr &&
+         !session.host_memory.find(device.rows.address);
+}
+
+bool is_unknown(const Session& session, CUdeviceptr address) {
+  return !session.device_memory.find(address) && !session.host_memory.find(address);
+}
+
+CUresult ask_driver(Session& session, uint16_t context, CUdeviceptr address, uint64_t bytes) {
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  const CUresult result = call_cuMemGetAddressRange_v2(session, context, &base, &size, address);
+  if (result == CUDA_ERROR_NOT_FOUND) return CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) return result;
+  const bool inside = address >= base && address - base < size && bytes <= size - (address - base);
   return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

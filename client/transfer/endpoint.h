@@ -10,6 +10,7 @@
 #include "client/memory/address_map.h"
 #include "client/object/array.h"
 #include "common/copy/copy.h"
+#include "common/rpc/answers_awaited.h"
 
 namespace fargpu::client {
 
@@ -49,10 +50,29 @@ Endpoint unified_end(Session& session, const copy::Rows& rows);
 // device address.
 bool lies_on_host(const Session& session, const Endpoint& end, uint64_t bytes);
 
-// CUDA_ERROR_INVALID_VALUE: so many bytes from the address on begin in known device memory and run
-// out of it, or that memory is one of another session. Memory that is not known is the driver's to
-// judge.
+// CUDA_ERROR_INVALID_VALUE: so many bytes from the address on begin in known memory and run out of
+// it, or that memory is one of another session, or is pageable memory of this process. Memory that
+// is not known at all is the driver's to judge (AskDriver).
 CUresult check_range(const Session& session, const Endpoint& device, uint64_t bytes);
+
+// Whether a device end, or a device address, lies in memory of which this process knows nothing: a
+// wrong address, or a variable of a module that nobody has looked up.
+bool is_unknown(const Session& session, const Endpoint& device);
+bool is_unknown(const Session& session, CUdeviceptr address);
+// Around calls that send work without waiting. If its memory is unknown they wait, and the driver's
+// answer is theirs: natively a wrong address fails in the call, and later calls are none the wiser.
+class AskDriver {
+ public:
+  explicit AskDriver(bool is_asked) {
+    if (is_asked) [[unlikely]]
+      awaited_.emplace();
+  }
+
+ private:
+  std::optional<rpc::AnswersAwaited> awaited_;
+};
+// For work that tells its errors later: whether the driver knows so many bytes at the address.
+CUresult ask_driver(Session& session, uint16_t context, CUdeviceptr address, uint64_t bytes);
 
 // CUDA_ERROR_INVALID_VALUE: the shape runs out of the array, or begins or ends inside an element.
 // Arrays without elements of a size are the driver's to judge.

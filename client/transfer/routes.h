@@ -36,6 +36,8 @@ struct Transfer {
   const uint64_t bytes = shape.bytes();
   // The host end lies in memory that the application pinned or registered.
   const bool pinned = host.region && span_of(shape, host.rows) <= host.known;
+  // Nothing is known here of the memory at the device end.
+  const bool is_unknown = client::is_unknown(session, device);
   std::optional<Submission> work{};  // around the calls that send work
   std::optional<RemoteHost::RegisteredRange> registered{};
   std::shared_ptr<StagingRing> ring{};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/rpc/answers_awaited.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/channel_impl.h"
 #include "common/rpc/link_times.h"
@@ -227,7 +228,7 @@ Status Channel::Call::send(std::span<const Bytes> bulk, int32_t* result) {
   if (!call.status.ok()) return call.status;
   // An argument that is empty this time.
   if (bulk.size() == 1 && bulk.front().empty()) bulk = {};
-  if (call.impl.options.sync_all) {
+  if (call.impl.options.sync_all || AnswersAwaited::here()) {
     Reply reply;
     Status status = call.submit_and_wait(reply, bulk, {}, kNoDeadline);
     if (result != nullptr) {
@@ -267,7 +268,8 @@ Status Channel::Impl::post_late(const wire::FrameHeader& header, Bytes body, Dea
 // What Call does in two steps, without what only builders and answers need.
 Status Channel::send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result) {
   Impl& impl = *impl_;
-  if (impl.options.sync_all || lost() || body.size() > impl.most_posted) [[unlikely]]
+  if (impl.options.sync_all || AnswersAwaited::here() || lost() || body.size() > impl.most_posted)
+      [[unlikely]]
     return send_built(opcode, context, body, result);
   if (result != nullptr) *result = 0;
   wire::FrameHeader header;

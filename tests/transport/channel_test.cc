@@ -152,6 +152,29 @@ TEST_P(ChannelTest, SyncAllBringsAsyncErrorsAtOnce) {
   EXPECT_EQ(f.sink.get(&RecordingSink::errors).size(), 1u);
 }
 
+TEST_P(ChannelTest, AThreadMayWantTheAnswersOfItsAsynchronousCalls) {
+  ChannelFixture f(GetParam());
+  const auto prepared = wire::PreparedBody::make<Number>(
+      [](Number::Builder number, uint64_t value) { number.setValue(value); });
+  int32_t result = -1;
+  {
+    const AnswersAwaited awaited;
+    ASSERT_TRUE(send_with(*f.channel, kFail, 719, &result).ok());
+    EXPECT_EQ(result, 719);
+    ASSERT_TRUE(f.channel->send_body(kFail, 7, prepared.with(700).bytes(), &result).ok());
+    EXPECT_EQ(result, 700);
+    std::thread other([&f] {
+      int32_t none = -1;
+      EXPECT_TRUE(send_with(*f.channel, kFail, 1, &none).ok());
+      EXPECT_EQ(none, 0) << "only this thread's";
+    });
+    other.join();
+  }
+  ASSERT_TRUE(send_with(*f.channel, kFail, 2, &result).ok());
+  EXPECT_EQ(result, 0);
+  ASSERT_TRUE(eventually([&] { return f.sink.get(&RecordingSink::errors).size() == 2; }));
+}
+
 // A body that is there already travels as one that was built.
 TEST_P(ChannelTest, SendsBodiesThatWereBuiltBefore) {
   const auto prepared = wire::PreparedBody::make<Number>(

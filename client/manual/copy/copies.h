@@ -53,7 +53,9 @@ CUresult inside_device(const CallTarget& target, const Endpoint& dst, const Endp
       return result;
   }
   const CUresult exposed = expose_operands(session, {dst.rows.address, src.rows.address});
-  return exposed == CUDA_SUCCESS ? send() : exposed;
+  if (exposed != CUDA_SUCCESS) return exposed;
+  const AskDriver asked(is_unknown(session, dst) || is_unknown(session, src));
+  return send();
 }
 
 // Whether an array and the memory at the other end are of two servers; says so in the log.

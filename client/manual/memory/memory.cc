@@ -61,6 +61,7 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
     }
     if (const CUresult result = expose_operands(target.session, {address}); result != CUDA_SUCCESS)
       return result;
+    const AskDriver asked(is_unknown(target.session, device));
     CUresult result = call(target.session, target.context);
     if (result == CUDA_SUCCESS) result = await_managed(target.session, stream, device, device);
     if (result != CUDA_SUCCESS) return result;
@@ -167,6 +168,10 @@ CUresult manual_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     const CUresult result = call_cuMemFreeAsync(target.session, target.context, dptr, hStream);
     return result == CUDA_SUCCESS ? flush(target.session) : result;
   }
+  // Only memory of cuMemAlloc and of pools may be freed so, by its first address.
+  const bool is_plain = region->base == dptr &&
+                        (region->kind == MemoryKind::kDevice || region->kind == MemoryKind::kPool);
+  const AskDriver asked(!is_plain);
   return free_region(target.session, dptr, [&] {
     return call_cuMemFreeAsync(target.session, target.context, dptr, hStream);
   });
