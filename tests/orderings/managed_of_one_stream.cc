@@ -26,12 +26,6 @@ void count(int* word, CUstream stream, const char* what) {
 int main() {
   begin();
   use_primary();
-  int concurrent = 0;
-  CU(cuDeviceGetAttribute(&concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0));
-  if (concurrent == 0) {
-    note("this device has no concurrent access");
-    right();
-  }
   const CUmodule kernels = load_kernels();
   increment = kernel_of(kernels, "increment");
   const CUstream own = make_stream(), other = make_stream();
