@@ -1,5 +1,5 @@
-// What is mapped in this process, and what accesses it allows. Any thread; another one may change it
-// at any time.
+// What is mapped in this process, and what accesses it allows. Any thread; another one may change
+// it at any time.
 #pragma once
 
 #include <cstdint>

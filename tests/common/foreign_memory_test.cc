@@ -90,7 +90,8 @@ TEST_F(ForeignMemoryTest, WritesManyPieces) {
   write_foreign_pieces(pieces);
   for (size_t i = 0; i < 1000; ++i) {
     const size_t offset = 32 * i;
-    if (offset / kPage != 1) ASSERT_EQ(bytes_[offset], value) << i;
+    if (offset / kPage == 1) continue;
+    ASSERT_EQ(bytes_[offset], value) << i;
   }
   EXPECT_EQ(bytes_[1], std::byte{0});
 }

@@ -6,6 +6,7 @@
 
 #include "common/pages/agreement.h"
 #include "common/pages/byte_runs.h"
+#include "common/pages/word_runs.h"
 
 namespace fargpu::pages {
 namespace {

@@ -1,5 +1,5 @@
-// Managed memory that is attached to one stream, or to the host, is used by kernels of others: a GPU
-// with concurrent access lets them, and they see what the host wrote, and the host what they wrote.
+// Managed memory that is attached to one stream, or to the host, is used by kernels of others. A
+// GPU with concurrent access lets them: they see what the host wrote, and the host what they wrote.
 #include "tests/orderings/check.h"
 
 namespace {

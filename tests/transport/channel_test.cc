@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "common/rpc/answers_awaited.h"
 #include "common/rpc/thread_calls.h"
 #include "common/wire/control.h"
 #include "common/wire/prepared_body.h"
@@ -158,7 +159,7 @@ TEST_P(ChannelTest, AThreadMayWantTheAnswersOfItsAsynchronousCalls) {
       [](Number::Builder number, uint64_t value) { number.setValue(value); });
   int32_t result = -1;
   {
-    const AnswersAwaited awaited;
+    const rpc::AnswersAwaited awaited;
     ASSERT_TRUE(send_with(*f.channel, kFail, 719, &result).ok());
     EXPECT_EQ(result, 719);
     ASSERT_TRUE(f.channel->send_body(kFail, 7, prepared.with(700).bytes(), &result).ok());

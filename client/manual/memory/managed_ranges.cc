@@ -1,5 +1,6 @@
-// What an application says of managed memory: which work may use it, where it should be. Where it is
-// attached decides whether the host waits for other work. The rest are hints, kept to be read back.
+// What an application says of managed memory: which work may use it, where it should be. An
+// attachment decides whether the host waits for other work. The rest are hints, kept to be read
+// back.
 #include <algorithm>
 #include <cstring>
 #include <vector>
