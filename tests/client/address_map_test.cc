@@ -45,15 +45,30 @@ TEST(AddressMap, FindsWhatOverlapsMemoryOfAnotherSession) {
   EXPECT_TRUE(map.overlaps_other(0x1080, 0x2000, other));
 }
 
-TEST(AddressMap, ExtentSpansTouchingRegions) {
+TEST(AddressMap, ExtentSpansTouchingRegionsOfMappedMemory) {
   AddressMap map;
-  map.insert({.base = 0x1000, .bytes = 0x100});
-  map.insert({.base = 0x1100, .bytes = 0x100});
-  map.insert({.base = 0x1300, .bytes = 0x100});
+  constexpr auto kMapped = MemoryKind::kVirtual;
+  map.insert({.base = 0x1000, .bytes = 0x100, .kind = kMapped});
+  map.insert({.base = 0x1100, .bytes = 0x100, .kind = kMapped});
+  map.insert({.base = 0x1300, .bytes = 0x100, .kind = kMapped});
   EXPECT_EQ(map.extent(0x1080).bytes, 0x180u);
   EXPECT_TRUE(map.covers(0x1080, 0x180));
   EXPECT_FALSE(map.covers(0x1080, 0x181));
   EXPECT_EQ(map.extent(0x1200).bytes, 0u);
+}
+
+// A driver does not let a copy run from one allocation into the next.
+TEST(AddressMap, AllocationsThatTouchAreApart) {
+  AddressMap map;
+  map.insert({.base = 0x1000, .bytes = 0x100});
+  map.insert({.base = 0x1100, .bytes = 0x100});
+  map.insert({.base = 0x1200, .bytes = 0x100, .kind = MemoryKind::kVirtual});
+  EXPECT_EQ(map.extent(0x1080).bytes, 0x80u);
+  EXPECT_EQ(map.extent(0x1180).bytes, 0x80u);
+  EXPECT_TRUE(map.overlaps(0xfff, 2));
+  EXPECT_TRUE(map.overlaps(0x12ff, 1));
+  EXPECT_FALSE(map.overlaps(0x1300, 0x100));
+  EXPECT_FALSE(map.overlaps(0xf00, 0x100));
 }
 
 TEST(AddressMap, MarkUsedReachesEveryTouchedRegion) {
@@ -79,8 +94,9 @@ TEST(AddressMap, RegionsOfTwoSessionsDoNotContinueEachOther) {
   AddressMap map;
   auto* const first = reinterpret_cast<Session*>(0x10);
   auto* const second = reinterpret_cast<Session*>(0x20);
-  map.insert({.base = 0x1000, .bytes = 0x100, .session = first});
-  map.insert({.base = 0x1100, .bytes = 0x100, .session = second});
+  constexpr auto kMapped = MemoryKind::kVirtual;
+  map.insert({.base = 0x1000, .bytes = 0x100, .kind = kMapped, .session = first});
+  map.insert({.base = 0x1100, .bytes = 0x100, .kind = kMapped, .session = second});
   EXPECT_EQ(map.extent(0x1080).bytes, 0x80u);
   EXPECT_EQ(map.extent(0x1080).session, first);
   EXPECT_EQ(map.extent(0x1180).session, second);
