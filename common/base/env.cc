@@ -1,11 +1,20 @@
 #include "common/base/env.h"
 
-#include <cstdlib>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "common/base/kept_environment.h"
 #include "common/base/parse.h"
 
 namespace fargpu {
 namespace {
+
+constexpr std::string_view kOwn = "FARGPU_";
+std::atomic<const OwnVariables*> kept{nullptr};
 
 template <typename T>
 Result<T> parsed(const char* name, T otherwise, Result<T> (*parse)(std::string_view)) {
@@ -20,10 +29,34 @@ Result<T> parsed(const char* name, T otherwise, Result<T> (*parse)(std::string_v
 
 }  // namespace
 
-std::optional<std::string> env_text(const char* name) {
+OwnVariables own_variables_now() {
+  OwnVariables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t end = text.find('=');
+    if (end == std::string_view::npos || !text.starts_with(kOwn)) continue;
+    variables.emplace(text.substr(0, end), text.substr(end + 1));  // the first counts, as in getenv
+  }
+  return variables;
+}
+
+// Never destroyed: calls come until the very end of the process.
+void keep_own_variables(OwnVariables variables) {
+  kept.store(new OwnVariables(std::move(variables)), std::memory_order_release);
+}
+
+std::optional<std::string> env_text_now(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
+}
+
+std::optional<std::string> env_text(const char* name) {
+  const OwnVariables* const own = kept.load(std::memory_order_acquire);
+  if (own == nullptr || !std::string_view(name).starts_with(kOwn)) return env_text_now(name);
+  const auto found = own->find(name);
+  if (found == own->end() || found->second.empty()) return std::nullopt;
+  return found->second;
 }
 
 Result<bool> env_bool(const char* name, bool otherwise) {

@@ -14,6 +14,10 @@
 #include <optional>
 #include <string>
 
+#include "common/base/descriptors.h"
+#include "common/base/env.h"
+#include "common/base/fd.h"
+
 namespace fargpu::log {
 namespace {
 
@@ -49,9 +53,9 @@ constexpr const char* kDescriptorVariable = "FARGPU_LOG_FD";
 
 // stderr, or what to_descriptor() has named in this process.
 int usual_descriptor() {
-  const char* text = std::getenv(kDescriptorVariable);
-  if (text == nullptr) return STDERR_FILENO;
-  const int descriptor = std::atoi(text);
+  const auto text = env_text(kDescriptorVariable);
+  if (!text) return STDERR_FILENO;
+  const int descriptor = std::atoi(text->c_str());
   return descriptor > STDERR_FILENO && ::fcntl(descriptor, F_GETFD) >= 0 ? descriptor
                                                                          : STDERR_FILENO;
 }
@@ -59,21 +63,20 @@ int usual_descriptor() {
 // One write(2) per line: lines of several processes that share a file or a terminal do not mix.
 class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
-  DescriptorSink(int descriptor, bool owned) : descriptor_(descriptor), owned_(owned) {}
-  ~DescriptorSink() override {
-    if (owned_) ::close(descriptor_);
-  }
+  // Writes to `file`, or to `other` if there is none.
+  DescriptorSink(Fd file, int other) : file_(std::move(file)), other_(other) {}
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    [[maybe_unused]] ssize_t written = ::write(descriptor_, line.data(), line.size());
+    [[maybe_unused]] ssize_t written =
+        ::write(file_.valid() ? descriptors::own(file_.get()) : other_, line.data(), line.size());
   }
   void flush_() override {}
 
-  const int descriptor_;
-  const bool owned_;
+  const Fd file_;
+  const int other_;
 };
 
 struct Backend {
@@ -108,28 +111,25 @@ int configured_threshold() {
 void configure(std::string_view component, Level default_level) {
   Level level = default_level;
   std::string complaint;
-  if (const char* text = std::getenv("FARGPU_LOG"); text != nullptr && *text != '\0') {
-    if (auto parsed = level_from_text(text)) {
+  if (const auto text = env_text("FARGPU_LOG")) {
+    if (auto parsed = level_from_text(*text)) {
       level = *parsed;
     } else {
       complaint = fmt::format(
-          "FARGPU_LOG='{}' is not a level: use trace, debug, info, warn, error or off", text);
+          "FARGPU_LOG='{}' is not a level: use trace, debug, info, warn, error or off", *text);
     }
   }
-  int descriptor = usual_descriptor();
-  bool owned = false;
-  if (const char* path = std::getenv("FARGPU_LOG_FILE"); path != nullptr && *path != '\0') {
-    const int file = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file >= 0) {
-      descriptor = file;
-      owned = true;
-    } else {
-      complaint = fmt::format("cannot append to FARGPU_LOG_FILE='{}' ({}): logging to stderr", path,
-                              std::generic_category().message(errno));
+  Fd file;
+  if (const auto path = env_text("FARGPU_LOG_FILE")) {
+    file = descriptors::open_file(path->c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (!file.valid()) {
+      complaint = fmt::format("cannot append to FARGPU_LOG_FILE='{}' ({}): logging to stderr",
+                              *path, std::generic_category().message(errno));
     }
   }
   auto logger = std::make_shared<spdlog::logger>(
-      std::string(component), std::make_shared<DescriptorSink>(descriptor, owned));
+      std::string(component),
+      std::make_shared<DescriptorSink>(std::move(file), usual_descriptor()));
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %-5l %n: %v");
   logger->set_level(spdlog::level::trace);  // the threshold is ours
   {

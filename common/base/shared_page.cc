@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "common/base/descriptors.h"
+
 namespace fargpu {
 namespace {
 
@@ -27,7 +29,7 @@ Result<SharedPage> SharedPage::map(Fd fd, size_t bytes, Access access) {
 }
 
 Result<SharedPage> SharedPage::create(const char* name, size_t bytes, Access of_others) {
-  Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd fd = descriptors::make([&] { return ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (!fd.valid()) return system_error("memfd_create", errno);
   // Whole pages: a process of another release may know more or less of what stands in the last one.
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <set>
 
+#include "common/base/descriptors.h"
 #include "common/base/env.h"
 #include "common/tls/tls_tunnel.h"
 #include "common/transport/tcp/tcp.h"
@@ -22,7 +23,7 @@ Result<Fd> connect_unix(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Fd fd = descriptors::make([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); });
   if (!fd.valid()) return system_error("socket", errno);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return Status(StatusCode::kLost,
@@ -40,9 +41,17 @@ std::string ServerAddress::to_string() const {
   return "unix:" + std::get<std::string>(where);
 }
 
+std::optional<std::string> socket_path(const std::string& text) {
+  constexpr std::string_view kUnix = "unix:";
+  if (text.starts_with(kUnix)) return text.substr(kUnix.size());
+  if (text.find('/') == std::string::npos || text.find("://") != std::string::npos)
+    return std::nullopt;
+  return text;
+}
+
 Result<ServerAddress> parse_server(const std::string& text) {
-  if (text.starts_with("/") || text.starts_with("unix:")) {
-    std::string path = text.starts_with("/") ? text : text.substr(5);
+  if (auto named = socket_path(text)) {
+    std::string path = std::move(*named);
     if (path.empty() || path.size() >= sizeof(sockaddr_un::sun_path)) {
       return Status(StatusCode::kInvalidArgument,
                     fmt::format("the socket path '{}' must have 1 to {} bytes", path,

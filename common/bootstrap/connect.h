@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,8 +24,10 @@ struct ServerAddress {
   std::string to_string() const;
 };
 
-// "host", "host:14900", "[v6]:14900", the same behind "tls://"; "/path/of/socket" or
-// "unix:/path/of/socket". The authority file is what FARGPU_TLS_CA says.
+// The path that the name of a server is: it begins with "unix:", or has a '/' and no "://".
+std::optional<std::string> socket_path(const std::string& text);
+
+// "host", "host:14900", "[v6]:14900", the same behind "tls://"; or a socket_path(). The authority file is what FARGPU_TLS_CA says.
 Result<ServerAddress> parse_server(const std::string& text);
 
 // Several servers of one program, separated by commas: their texts, trimmed. kInvalidArgument: one

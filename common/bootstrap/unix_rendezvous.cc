@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/descriptors.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::bootstrap {
@@ -44,7 +45,8 @@ Result<UnixRendezvous> UnixRendezvous::open() {
   std::string name = "fargpu-";
   for (const std::byte byte : random)
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd socket = descriptors::make(
+      [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   if (!socket.valid()) return system_error("socket", errno);
   const auto [address, length] = abstract_address(name);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
@@ -73,7 +75,7 @@ Result<Fd> connect_to_rendezvous(const std::string& name, std::span<const std::b
       cookie.size() != sizeof(Cookie)) {
     return Status(StatusCode::kInvalidArgument, "the server's offer of a unix socket is malformed");
   }
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Fd socket = descriptors::make([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); });
   if (!socket.valid()) return system_error("socket", errno);
   const auto [address, length] = abstract_address(name);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {

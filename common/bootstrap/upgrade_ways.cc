@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <iterator>
 
+#include "common/base/descriptors.h"
 #include "common/transport/rdma/rdma.h"
 #include "common/transport/shm/shm.h"
 
@@ -35,7 +36,7 @@ std::string Upgraded::describe() const {
 }
 
 Result<Fd> duplicate(int descriptor) {
-  Fd copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  Fd copy = descriptors::make([=] { return ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0); });
   if (!copy.valid()) return system_error("cannot duplicate the session's socket", errno);
   return copy;
 }

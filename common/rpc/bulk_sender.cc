@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 #include "common/transport/send_whole.h"
 
 namespace fargpu::rpc {
@@ -17,8 +17,7 @@ BulkSender::~BulkSender() {
 }
 
 void BulkSender::read(transport::FrameHandler& handler, std::function<void(const Status&)> ended) {
-  const SignalsBlocked blocked;  // the application's handlers run on its own threads
-  reader_ = std::thread([this, &handler, ended = std::move(ended)] {
+  reader_ = Thread([this, &handler, ended = std::move(ended)] {
     ::prctl(PR_SET_NAME, "fargpu-bulk");
     ended(read_until_end(handler));
   });

@@ -9,8 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 
+#include "common/base/thread.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::rpc {
@@ -40,7 +40,7 @@ class BulkSender {
   const std::unique_ptr<transport::Transport> transport_;
   std::mutex mutex_;       // held while a frame is sent
   uint32_t sequence_ = 0;  // guarded by mutex_
-  std::thread reader_;     // null until read()
+  Thread reader_;          // null until read()
 };
 
 }  // namespace fargpu::rpc

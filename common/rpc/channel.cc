@@ -7,7 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 #include "common/rpc/channel_impl.h"
 #include "common/rpc/link_times.h"
 #include "common/rpc/thread_calls.h"
@@ -51,8 +51,7 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
         std::make_unique<Landings>(sink, options.limits, link_use, [this] { transport->wake(); });
     bulk = std::make_unique<BulkSender>(std::move(bulk_connection));
   }
-  const SignalsBlocked blocked;  // the application's handlers run on its own threads
-  service = std::thread([this] { serve(); });
+  service = Thread([this] { serve(); });
   if (bulk != nullptr) read_bulk();
 }
 

@@ -46,11 +46,11 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/base/fd.h"
 #include "common/base/quick_mutex.h"
+#include "common/base/thread.h"
 #include "common/rpc/bulk_sender.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/landings.h"
@@ -301,7 +301,7 @@ struct Channel::Impl final : transport::FrameHandler {
   std::atomic<bool> stop{false};
   bool some_aside = false;  // what was set aside has not left
   Liveness liveness;
-  std::thread service;
+  Thread service;
 
   // Null, both: there is no bulk connection. Last, for its thread.
   std::unique_ptr<Landings> landings;

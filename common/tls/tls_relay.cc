@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "common/base/descriptors.h"
+
 namespace fargpu::tls {
 
 Relay::Relay(ssl_st* session, int socket, int plain)
@@ -14,13 +16,14 @@ Relay::Relay(ssl_st* session, int socket, int plain)
 void Relay::run() {
   for (;;) {
     socket_events_ = plain_events_ = 0;
-    if (!from_peer() || !to_peer()) break;
+    // The session knows its socket by number.
+    if (descriptors::own(socket_) < 0 || !from_peer() || !to_peer()) break;
     // The peer's last bytes are delivered: that is the end for both.
     if (in_.ended && in_.empty()) break;
     wait();
   }
-  ::shutdown(plain_, SHUT_RDWR);
-  ::shutdown(socket_, SHUT_RDWR);
+  ::shutdown(descriptors::own(plain_), SHUT_RDWR);
+  ::shutdown(descriptors::own(socket_), SHUT_RDWR);
 }
 
 bool Relay::note(int result) {
@@ -51,8 +54,8 @@ bool Relay::from_peer() {
       }
       in_.end = static_cast<size_t>(got);
     }
-    const ssize_t sent = ::send(plain_, in_.bytes.get() + in_.begin, in_.end - in_.begin,
-                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = ::send(descriptors::own(plain_), in_.bytes.get() + in_.begin,
+                                in_.end - in_.begin, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) {
       in_.begin += static_cast<size_t>(sent);
     } else if (errno == EAGAIN) {
@@ -70,7 +73,7 @@ bool Relay::to_peer() {
   for (int round = 0; round < 16; ++round) {
     if (out_.empty()) {
       if (out_.ended) break;
-      const ssize_t got = ::recv(plain_, out_.bytes.get(), kBytes, MSG_DONTWAIT);
+      const ssize_t got = ::recv(descriptors::own(plain_), out_.bytes.get(), kBytes, MSG_DONTWAIT);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && errno == EAGAIN) {
         plain_events_ |= POLLIN;
@@ -102,7 +105,7 @@ bool Relay::to_peer() {
     const int said = SSL_shutdown(session_);
     if (said < 0) return note(said);
     said_end_ = true;
-    ::shutdown(socket_, SHUT_WR);
+    ::shutdown(descriptors::own(socket_), SHUT_WR);
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "server/daemon/config.h"
@@ -167,6 +168,9 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Whoever starts the daemon may have closed them, and they would be numbers of sockets. Workers
+  // have them, too.
+  fargpu::descriptors::open_standard(true);
   DaemonConfig config;
   std::string config_file, worker = worker_beside_us();
   CLI::App app{"fargpud: lends this machine's GPUs to programs on other machines."};

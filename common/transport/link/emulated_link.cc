@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/base/check.h"
+#include "common/base/descriptors.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/transport/link/link_sender.h"
@@ -223,11 +224,12 @@ class EmulatedLink final : public Transport {
 std::unique_ptr<Transport> emulate_link(std::unique_ptr<Transport> transport,
                                         const LinkSettings& settings,
                                         std::shared_ptr<LinkWay> way) {
-  Fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  Fd timer = descriptors::make(
+      [] { return ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); });
   Fd poller;
   FARGPU_CHECK(timer.valid());
   if (transport->poll_descriptor() >= 0) {
-    poller.reset(::epoll_create1(EPOLL_CLOEXEC));
+    poller = descriptors::make([] { return ::epoll_create1(EPOLL_CLOEXEC); });
     FARGPU_CHECK(poller.valid());
     for (int descriptor : {transport->poll_descriptor(), timer.get()}) {
       epoll_event event{};

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/thread.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 #include "common/transport/room_waits.h"
@@ -28,7 +29,7 @@ LinkSender::LinkSender(Transport& inner, const LinkSettings& settings, std::shar
       connection_(way_->join()),
       cost_(settings),
       backlog_(LinkWay::length(cost_.without_jitter(kBacklogBytes))) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = Thread([this] { run(); });
 }
 
 LinkSender::~LinkSender() {

@@ -8,8 +8,8 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
+#include "common/base/thread.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/counter.h"
 #include "common/transport/link/link_schedule.h"
@@ -70,7 +70,7 @@ class LinkSender {
   bool stop_ = false;
   Status failed_;
   double fastest_ = 0;  // nanoseconds a byte of large frames; the link's thread's
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace fargpu::transport

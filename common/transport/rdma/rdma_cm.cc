@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/base/descriptors.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::transport {
@@ -37,6 +38,7 @@ Status CmEvent::error(const std::string& what) const {
 
 Result<rdma_event_channel*> CmId::create_channel() {
   FARGPU_RETURN_IF_ERROR(rdma_library().status());
+  const descriptors::StandardTaken taken;
   rdma_event_channel* channel = rdma().cm_create_event_channel();
   if (channel == nullptr) {
     const int error = errno;
@@ -44,6 +46,7 @@ Result<rdma_event_channel*> CmId::create_channel() {
       return Status(StatusCode::kNotFound, "no RDMA device on this host");
     return system_error("cannot use rdma_cm", error);
   }
+  channel->fd = descriptors::place(Fd(channel->fd)).release();
   ::fcntl(channel->fd, F_SETFL, ::fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
   return channel;
 }

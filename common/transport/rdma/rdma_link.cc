@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "common/base/descriptors.h"
+
 namespace fargpu::transport {
 namespace {
 
@@ -37,9 +39,11 @@ Result<std::unique_ptr<RdmaLink>> RdmaLink::create(std::shared_ptr<RdmaDomain> d
 }
 
 Status RdmaLink::make_queues() {
+  const descriptors::StandardTaken taken;
   ibv_context* context = domain_->context();
   channel_ = rdma().create_comp_channel(context);
   if (channel_ == nullptr) return verbs_error("cannot make a completion channel", errno);
+  channel_->fd = descriptors::place(Fd(channel_->fd)).release();
   ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   send_queue_ = rdma().create_cq(context, kRdmaSendDepth, nullptr, channel_, 0);
   receive_queue_ = rdma().create_cq(context, kReceives, nullptr, channel_, 0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "common/base/descriptors.h"
 #include "common/transport/poll.h"
 #include "common/transport/rdma/rdma_gid.h"
 #include "common/transport/rdma/rdma_link.h"
@@ -27,7 +28,7 @@ Clock::duration share(Duration whole, double part) {
 Status RdmaLink::connected(const RdmaRing& peer_ring, Fd bootstrap) {
   peer_ring_ = peer_ring;
   bootstrap_ = std::move(bootstrap);
-  poller_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  poller_ = descriptors::make([] { return ::epoll_create1(EPOLL_CLOEXEC); });
   if (!poller_.valid()) return system_error("cannot create an epoll descriptor", errno);
   for (int descriptor :
        {channel_->fd, event(Role::kReceiver).get(), domain_->events()->fd, bootstrap_.get()}) {

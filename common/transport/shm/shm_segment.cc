@@ -12,6 +12,8 @@
 #include <bit>
 #include <cerrno>
 
+#include "common/base/descriptors.h"
+
 namespace fargpu::transport {
 namespace {
 
@@ -42,11 +44,12 @@ Status check_sizes(const ShmSizes& sizes) {
 }
 
 Fd make_memory() {
+  const descriptors::StandardTaken taken;
   Fd memory(::memfd_create("fargpu", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
   // Kernels before 6.3 do not know the last flag.
   if (!memory.valid() && errno == EINVAL)
     memory.reset(::memfd_create("fargpu", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  return memory;
+  return descriptors::place(std::move(memory));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/descriptors.h"
 #include "common/transport/shm/shm.h"
 #include "common/transport/shm/shm_socket.h"
 #include "common/transport/shm/shm_transport.h"
@@ -74,11 +75,8 @@ struct ServerParts {
 Result<ServerParts> make_server_parts(int socket, const ShmRings& rings) {
   FARGPU_ASSIGN_OR_RETURN(ShmSegment segment,
                           ShmSegment::create({rings.to_server_bytes, rings.to_client_bytes}));
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return system_error("cannot create a socket pair", errno);
-  }
-  Fd room(ends[0]), peers_room(ends[1]);
+  Fd room, peers_room;
+  FARGPU_RETURN_IF_ERROR(descriptors::make_pair(SOCK_STREAM, room, peers_room));
   FARGPU_ASSIGN_OR_RETURN(ShmParts parts, ShmParts::create(socket));
   return ServerParts{std::move(segment), std::move(room), std::move(peers_room), std::move(parts)};
 }

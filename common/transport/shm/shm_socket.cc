@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/descriptors.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::transport {
@@ -50,7 +51,7 @@ struct Message {
       for (size_t i = 0; i < count; ++i) {
         int number;
         std::memcpy(&number, CMSG_DATA(entry) + i * sizeof number, sizeof number);
-        Fd descriptor(number);
+        Fd descriptor = descriptors::place(Fd(number));
         if (came < kMostDescriptors) descriptors[came++] = std::move(descriptor);
       }
     }
@@ -87,18 +88,18 @@ ShmSocket::ShmSocket(Fd session, Fd room) : session_(std::move(session)), room_(
 // noticed by the next wait.
 void ShmSocket::ring_consumer() {
   send_calls.add(1);
-  (void)::send(session_.get(), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)::send(descriptors::own(session_.get()), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void ShmSocket::ring_producer() {
   receive_calls.add(1);
-  (void)::send(room_.get(), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)::send(descriptors::own(room_.get()), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 bool ShmSocket::drain_room_bells() {
   std::byte bells[64];
   send_calls.add(1);
-  const ssize_t got = ::recv(room_.get(), bells, sizeof bells, MSG_DONTWAIT);
+  const ssize_t got = ::recv(descriptors::own(room_.get()), bells, sizeof bells, MSG_DONTWAIT);
   return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
@@ -108,7 +109,7 @@ Status ShmSocket::send_descriptor(uint64_t number, int descriptor) {
   std::memcpy(record + 1, &number, sizeof number);
   Message message(record);
   send_calls.add(1);
-  const ssize_t sent = message.send(session_.get(), std::span(&descriptor, 1));
+  const ssize_t sent = message.send(descriptors::own(session_.get()), std::span(&descriptor, 1));
   if (sent == sizeof record) return Status();
   if (sent >= 0)
     return Status(StatusCode::kLost, "connection lost: half of a descriptor's record was sent");
@@ -130,7 +131,7 @@ Status ShmSocket::drain() {
     std::byte bytes[256];
     Message message(bytes);
     receive_calls.add(1);
-    const ssize_t got = message.receive(session_.get());
+    const ssize_t got = message.receive(descriptors::own(session_.get()));
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
       ended_ = true;
       return Status();
@@ -194,8 +195,8 @@ Result<Fd> ShmSocket::take(uint64_t number) {
 }
 
 void ShmSocket::shut_down() {
-  ::shutdown(session_.get(), SHUT_RDWR);
-  ::shutdown(room_.get(), SHUT_RDWR);
+  ::shutdown(descriptors::own(session_.get()), SHUT_RDWR);
+  ::shutdown(descriptors::own(room_.get()), SHUT_RDWR);
 }
 
 void ShmSocket::abandon() {
@@ -223,6 +224,7 @@ Status send_with_descriptors(int socket, std::span<const std::byte> bytes,
 Status receive_with_descriptors(int socket, std::span<std::byte> bytes,
                                 std::vector<Fd>& descriptors, Deadline deadline) {
   while (!bytes.empty()) {
+    const descriptors::StandardTaken taken;
     Message message(bytes);
     const ssize_t got = message.receive(socket);
     if (got > 0) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <utility>
 
+#include "common/base/descriptors.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/shm/shm_receiver.h"
@@ -257,7 +258,7 @@ class ShmTransport final : public Transport, public DescriptorPassing {
 
 Result<ShmParts> ShmParts::create(int session_socket) {
   FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());
-  Fd poller(::epoll_create1(EPOLL_CLOEXEC));
+  Fd poller = descriptors::make([] { return ::epoll_create1(EPOLL_CLOEXEC); });
   if (!poller.valid()) return system_error("cannot create an epoll descriptor", errno);
   for (int descriptor : {session_socket, waker.get()}) {
     epoll_event event{};

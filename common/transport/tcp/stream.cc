@@ -13,6 +13,7 @@
 #include <cstring>
 #include <optional>
 
+#include "common/base/descriptors.h"
 #include "common/transport/frame_assembler.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
@@ -164,7 +165,7 @@ class StreamTransport final : public Transport {
       // Both directions, so that the peer and every thread of ours that waits on a socket notice.
       // The descriptors stay open until destruction: their numbers must not be reused under a
       // thread that still waits.
-      for (const Fd& socket : sockets_) ::shutdown(socket.get(), SHUT_RDWR);
+      for (const Fd& socket : sockets_) ::shutdown(descriptors::own(socket.get()), SHUT_RDWR);
       wake();
     });
   }
@@ -251,7 +252,7 @@ class StreamTransport final : public Transport {
     message.msg_iov = pieces;
     message.msg_iovlen = count;
     for (;;) {
-      const int socket = sockets_[index].get();
+      const int socket = descriptors::own(sockets_[index].get());
       const ssize_t received =
           count == 1 ? ::recv(socket, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT)
                      : ::recvmsg(socket, &message, MSG_DONTWAIT);
@@ -384,7 +385,7 @@ class StreamTransport final : public Transport {
 };
 
 Result<Fd> make_poller(const std::vector<Fd>& sockets, int waker) {
-  Fd poller(::epoll_create1(EPOLL_CLOEXEC));
+  Fd poller = descriptors::make([] { return ::epoll_create1(EPOLL_CLOEXEC); });
   if (!poller.valid()) return system_error("cannot create an epoll descriptor", errno);
   std::vector<int> descriptors = numbers_of(sockets);
   descriptors.push_back(waker);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/descriptors.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 #include "common/transport/room_waits.h"
@@ -151,9 +152,9 @@ Result<bool> StreamSender::write_some(size_t index, Pending* pending, ShareCurso
   message.msg_iovlen = count;
   for (;;) {
     const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-    const ssize_t sent =
-        count == 1 ? ::send(descriptors_[index], pieces[0].iov_base, pieces[0].iov_len, flags)
-                   : ::sendmsg(descriptors_[index], &message, flags);
+    const int socket = descriptors::own(descriptors_[index]);
+    const ssize_t sent = count == 1 ? ::send(socket, pieces[0].iov_base, pieces[0].iov_len, flags)
+                                    : ::sendmsg(socket, &message, flags);
     system_calls.add(1);
     if (sent >= 0) {
       auto left = static_cast<size_t>(sent);

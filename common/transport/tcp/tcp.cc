@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
@@ -37,17 +36,6 @@ error_code set(int descriptor, const Option& option) {
              : error_code(errno, boost::system::system_category());
 }
 
-Status connect_error(const Endpoint& endpoint, const error_code& error) {
-  if (error == asio::error::host_not_found || error == asio::error::host_not_found_try_again ||
-      error == asio::error::no_data) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("cannot find host '{}': {}", endpoint.host, error.message()));
-  }
-  return Status(StatusCode::kLost,
-                fmt::format("cannot connect to {}: {}; is fargpud running there?",
-                            endpoint.to_string(), error.message()));
-}
-
 }  // namespace
 
 Status set_tcp_options(int descriptor, std::chrono::milliseconds user_timeout) {
@@ -59,43 +47,6 @@ Status set_tcp_options(int descriptor, std::chrono::milliseconds user_timeout) {
     if (error) return Status(StatusCode::kSystem, "cannot set a TCP option: " + error.message());
   }
   return Status();
-}
-
-Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline) try {
-  asio::io_context context;
-  tcp::resolver resolver(context);
-  tcp::socket socket(context);
-  std::optional<error_code> result;
-  const auto connected = [&](const error_code& error, auto&&...) { result = error; };
-  // The resolver starts a thread, which an address has no use for.
-  error_code is_a_name;
-  const auto address = asio::ip::make_address(endpoint.host, is_a_name);
-  if (is_a_name) {
-    resolver.async_resolve(
-        endpoint.host, std::to_string(endpoint.port),
-        [&](const error_code& error, const tcp::resolver::results_type& addresses) {
-          error ? connected(error) : asio::async_connect(socket, addresses, connected);
-        });
-  } else {
-    socket.async_connect({address, endpoint.port}, connected);
-  }
-  if (deadline == kNoDeadline) {
-    context.run();
-  } else {
-    context.run_until(deadline);
-  }
-  if (!result) {
-    return Status(StatusCode::kTimeout,
-                  fmt::format("no answer from {} in time", endpoint.to_string()));
-  }
-  if (*result) return connect_error(endpoint, *result);
-  Fd descriptor(socket.release());
-  // The client needs no user timeout: it connects under a deadline, and then the channel watches.
-  FARGPU_RETURN_IF_ERROR(set_tcp_options(descriptor.get(), kNoUserTimeout));
-  return descriptor;
-} catch (const std::exception& error) {
-  return Status(StatusCode::kSystem,
-                fmt::format("cannot connect to {}: {}", endpoint.to_string(), error.what()));
 }
 
 Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint,

@@ -1,0 +1,22 @@
+// The environment as it was at a moment. A library in a program of somebody else takes its settings
+// when it is loaded; the program may change or clear its environment afterwards.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace fargpu {
+
+// FARGPU_* variables by name.
+using OwnVariables = std::map<std::string, std::string, std::less<>>;
+
+OwnVariables own_variables_now();
+// From now on the functions of env.h know these FARGPU_* variables and no others. Once, early; other
+// variables are always those of the environment.
+void keep_own_variables(OwnVariables variables);
+// As env_text(), of the environment alone.
+std::optional<std::string> env_text_now(const char* name);
+
+}  // namespace fargpu

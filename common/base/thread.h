@@ -1,0 +1,84 @@
+// Thread: a thread of ours in a process whose signals, stack limit and defaults may be an
+// application's. No other place of the client starts one.
+//
+// It takes no signal: all but those that its own instructions raise are blocked from its first
+// instruction on. Its stack does not depend on `ulimit -s`. Like std::thread otherwise: throws
+// std::system_error when the system starts none, and must be joined or detached before its end.
+#pragma once
+
+#include <pthread.h>
+
+#include <exception>
+#include <memory>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace fargpu {
+
+enum class StackFor {
+  kOurCode,     // 1 MiB
+  kTheProgram,  // functions of the application: what its own threads have, 2 MiB at least
+};
+
+class Thread {
+ public:
+  Thread() = default;
+  template <typename Function,
+            typename = std::enable_if_t<!std::is_same_v<std::decay_t<Function>, Thread>>>
+  explicit Thread(Function&& function, StackFor stack = StackFor::kOurCode) {
+    start(std::make_unique<BodyOf<std::decay_t<Function>>>(std::forward<Function>(function)),
+          stack);
+  }
+  Thread(Thread&& other) noexcept
+      : thread_(other.thread_), joinable_(std::exchange(other.joinable_, false)) {}
+  Thread& operator=(Thread&& other) noexcept;
+  ~Thread();
+
+  bool joinable() const { return joinable_; }
+  void join();
+  void detach();
+
+ private:
+  struct Body {
+    virtual ~Body() = default;
+    virtual void run() = 0;
+  };
+  template <typename Function>
+  struct BodyOf final : Body {
+    template <typename Given>
+    explicit BodyOf(Given&& given) : function(std::forward<Given>(given)) {}
+    void run() override { function(); }
+    Function function;
+  };
+  static void* run(void* body) noexcept;
+  void start(std::unique_ptr<Body> body, StackFor stack);
+
+  pthread_t thread_{};
+  bool joinable_ = false;
+};
+
+// Runs `function` on a thread with a stack of ours and returns when it has: for what may need more
+// stack than the application's thread has. On the caller's thread if the system starts no other.
+// What it throws is thrown here.
+template <typename Function>
+void on_own_stack(Function&& function) {
+  std::exception_ptr thrown;
+  Thread thread;
+  try {
+    thread = Thread([&] {
+      try {
+        function();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    });
+  } catch (const std::system_error&) {
+    function();
+    return;
+  }
+  thread.join();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace fargpu
