@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "generated/schema/result_names.h"
 
@@ -56,7 +57,8 @@ int open_file() {
   const std::string_view path = setting;
   if (path == "stdout") return STDOUT_FILENO;
   if (path == "stderr") return STDERR_FILENO;
-  const int file = ::open(setting, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  const int file =
+      descriptors::open_file(setting, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644).release();
   if (file < 0) log::warn("CUDA_LOG_FILE={}: cannot be opened: {}", path, std::strerror(errno));
   return file;
 }
@@ -73,7 +75,7 @@ std::string line_of(const char* message) {
 
 void write_all(int file, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t done = ::write(file, text.data(), text.size());
+    const ssize_t done = ::write(descriptors::own(file), text.data(), text.size());
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return;
     text.remove_prefix(static_cast<size_t>(done));
@@ -150,11 +152,11 @@ CUresult dump_to_file(CUlogIterator* iterator, const char* path) {
   const std::lock_guard lock(log.mutex);
   Range range;
   if (!find(log, iterator, &range)) return CUDA_ERROR_INVALID_VALUE;
-  const int file = ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (range.rolled) write_all(file, kRolledOver);
-  for (CUlogIterator i = range.first; i != log.next; ++i) write_all(file, log.lines[i % kMessages]);
-  ::close(file);
+  const Fd file = descriptors::open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (!file.valid()) return CUDA_ERROR_INVALID_VALUE;
+  if (range.rolled) write_all(file.get(), kRolledOver);
+  for (CUlogIterator i = range.first; i != log.next; ++i)
+    write_all(file.get(), log.lines[i % kMessages]);
   if (iterator != nullptr) *iterator = log.next;
   return CUDA_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "client/where/where.h"
+#include "common/base/env.h"
 
 namespace fargpu::client::report {
 
@@ -50,8 +51,8 @@ constinit uint64_t looking_ns = 0;  // the same
 }  // namespace
 
 void start_if_asked() {
-  const char* const setting = std::getenv("FARGPU_REPORT_WHERE");
-  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return;
+  const auto setting = env_text("FARGPU_REPORT_WHERE");
+  if (!setting || *setting == "0") return;
   where::start();
   is_on.store(true, std::memory_order_relaxed);
 }

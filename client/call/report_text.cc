@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "client/call/report_json.h"
+#include "common/base/descriptors.h"
+#include "common/base/env.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/rpc/link_times.h"
@@ -70,7 +72,7 @@ std::string longest_waits(std::vector<Named> waits) {
 
 // A pipe is not waited for.
 Fd open_file(const char* file) {
-  return Fd(::open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0644));
+  return descriptors::open_file(file, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK, 0644);
 }
 
 // Whether it can be written. Who reads a pipe must not see it end now.
@@ -88,15 +90,15 @@ void say_no_report(const char* file) {
 }  // namespace
 
 bool is_asked() {
-  const char* setting = std::getenv("FARGPU_REPORT");
-  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
+  const auto setting = env_text("FARGPU_REPORT");
+  if (!setting || *setting == "0") return false;
   began = Clock::now();
-  if (std::strcmp(setting, "1") == 0) return true;
+  if (*setting == "1") return true;
   std::error_code no_folder;
-  const auto absolute = std::filesystem::absolute(setting, no_folder);
+  const auto absolute = std::filesystem::absolute(*setting, no_folder);
   // An error is told now, not at the program's end.
   if (!can_write(absolute.c_str())) {
-    say_no_report(setting);
+    say_no_report(setting->c_str());
     return false;
   }
   path = ::strdup(absolute.c_str());

@@ -16,6 +16,8 @@
 
 #include "client/call/json_text.h"
 #include "client/call/report.h"
+#include "common/base/descriptors.h"
+#include "common/base/env.h"
 #include "common/base/log.h"
 #include "generated/schema/result_names.h"
 
@@ -48,20 +50,23 @@ State open_output() {
   const std::lock_guard lock(open_mutex);
   if (const State known = state.load(std::memory_order_relaxed); known != State::kUnknown)
     return known;
-  const char* setting = std::getenv("FARGPU_TRACE");
+  const auto setting = env_text("FARGPU_TRACE");
   report::start_if_asked();
   State next = report::enabled() ? State::kCounted : State::kOff;
-  if (setting != nullptr && *setting != '\0' && std::strcmp(setting, "0") != 0) {
-    const std::string_view path = setting;
+  if (setting && *setting != "0") {
+    const std::string_view path = *setting;
     if (path == "1") {
       descriptor = STDERR_FILENO;
       next = State::kLines;
     } else {
       const bool chrome = path.ends_with(".json");
+      // Never closed: calls come until the very end of the process.
       descriptor =
-          ::open(setting, O_WRONLY | O_CREAT | O_CLOEXEC | (chrome ? O_TRUNC : 0) | O_APPEND, 0644);
+          descriptors::open_file(setting->c_str(),
+                                 O_WRONLY | O_CREAT | (chrome ? O_TRUNC : 0) | O_APPEND, 0644)
+              .release();
       if (descriptor < 0) {
-        log::error("FARGPU_TRACE={}: cannot be opened: {}; no trace is written", setting,
+        log::error("FARGPU_TRACE={}: cannot be opened: {}; no trace is written", *setting,
                    std::strerror(errno));
       } else {
         next = chrome ? State::kChrome : State::kLines;
@@ -185,7 +190,8 @@ void Scope::write(CUresult result, std::initializer_list<Argument> arguments, ui
 // One write on an O_APPEND descriptor: lines of threads and processes do not mix. A full disk loses
 // lines, not the program.
 void write_events(std::string_view lines) {
-  [[maybe_unused]] const ssize_t written = ::write(descriptor, lines.data(), lines.size());
+  [[maybe_unused]] const ssize_t written =
+      ::write(descriptors::own(descriptor), lines.data(), lines.size());
 }
 
 std::string quoted(const std::string& text) {

@@ -8,6 +8,7 @@
 
 #include "client/cli/layout.h"
 #include "client/cli/program_file.h"
+#include "client/settings/environment.h"
 #include "common/base/parse.h"
 #include "common/bootstrap/connect.h"
 
@@ -44,7 +45,7 @@ Status export_server(const ServerOptions& options) {
     FARGPU_RETURN_IF_ERROR(in_flag("--tls", servers.status()));
     std::string encrypted;
     for (const std::string& address : *servers) {
-      if (address.starts_with("/") || address.starts_with("unix:")) {
+      if (bootstrap::socket_path(address)) {
         return Status(StatusCode::kInvalidArgument,
                       "--tls: '" + address + "' is a socket of this host; TLS is for HOST:PORT");
       }
@@ -69,7 +70,7 @@ Status export_server(const ServerOptions& options) {
   }
   if (!options.transport.empty())
     FARGPU_RETURN_IF_ERROR(set("FARGPU_TRANSPORT", options.transport));
-  return {};
+  return client::export_absolute_paths();
 }
 
 Status export_session(const SessionOptions& options) {
@@ -92,7 +93,7 @@ Status export_session(const SessionOptions& options) {
   }
   if (!options.report.empty()) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT", options.report));
   if (options.where) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT_WHERE", "1"));
-  return {};
+  return client::export_absolute_paths();
 }
 
 Status export_library(const std::string& program, Preload preload) {

@@ -5,6 +5,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 
 namespace fargpu::cli {
@@ -30,6 +31,8 @@ void add_server_options(CLI::App& command, ServerOptions& options) {
 }
 
 int main(int argc, char** argv) {
+  // The program that is started finds them closed, as it would without us.
+  descriptors::open_standard(false);
   log::configure("fargpu", log::Level::kWarn);
   CLI::App app("Runs CUDA programs on the GPUs of other machines.", "fargpu");
   app.set_version_flag("--version", "fargpu " FARGPU_VERSION);

@@ -8,7 +8,8 @@
 #include <cstring>
 #include <thread>
 
-#include "common/base/signals_blocked.h"
+#include "common/base/env.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -27,8 +28,8 @@ CopyTeam& CopyTeam::get() {
 }
 
 unsigned CopyTeam::usual_threads() {
-  if (const char* wish = std::getenv("FARGPU_COPY_THREADS")) {
-    return static_cast<unsigned>(std::clamp(std::atoi(wish), 1, 64));
+  if (const auto wish = env_text("FARGPU_COPY_THREADS")) {
+    return static_cast<unsigned>(std::clamp(std::atoi(wish->c_str()), 1, 64));
   }
   return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u);
 }
@@ -42,10 +43,9 @@ CopyTeam::~CopyTeam() {
 
 void CopyTeam::start() {
   started_ = true;
-  const SignalsBlocked blocked;
   for (unsigned i = 0; i < helpers_; ++i) {
     running_.fetch_add(1);
-    std::thread([this] { help(); }).detach();
+    Thread([this] { help(); }).detach();
   }
 }
 

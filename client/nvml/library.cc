@@ -8,7 +8,9 @@
 #include <set>
 
 #include "client/settings/job.h"
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/bootstrap/connect.h"
 
 namespace fargpu::nvml {
@@ -117,7 +119,11 @@ Result<std::shared_ptr<Library>> Library::connect() {
   for (size_t i = 0; i < servers->size(); ++i) {
     const std::string& server = (*servers)[i];
     const auto job = jobs.empty() ? std::nullopt : std::optional(jobs[i]);
-    auto opened = Connection::open(server, job, settings);
+    Result<std::unique_ptr<Connection>> opened = Status(StatusCode::kSystem, "no thread connected");
+    on_own_stack([&] {
+      const descriptors::StandardTaken taken;
+      opened = Connection::open(server, job, settings);
+    });
     if (!opened.ok()) {
       return Status(opened.status().code(),
                     fmt::format("server {}: {}", server, opened.status().message()));

@@ -6,12 +6,16 @@
 #include <cstdlib>
 
 #include "common/base/env.h"
+#include "common/base/kept_environment.h"
 
 namespace fargpu::client {
 
 Result<std::vector<bootstrap::JobTicket>> jobs_of_this_process(size_t servers) {
   using Tickets = std::vector<bootstrap::JobTicket>;
-  if (const auto text = env_text(bootstrap::kJobVariable)) {
+  // The other of our two libraries may have put it there since this one was loaded.
+  auto text = env_text_now(bootstrap::kJobVariable);
+  if (!text) text = env_text(bootstrap::kJobVariable);
+  if (text) {
     auto tickets = bootstrap::parse_tickets(*text);
     if (!tickets.ok()) {
       return Status(tickets.status().code(),

@@ -1,13 +1,13 @@
 #include "client/settings/managed_mode.h"
 
-#include <cstdlib>
 #include <string>
+
+#include "common/base/env.h"
 
 namespace fargpu::client {
 
 Result<ManagedMode> read_managed_mode() {
-  const char* const variable = std::getenv("FARGPU_MANAGED");
-  const std::string text = variable == nullptr ? "" : variable;
+  const std::string text = env_text("FARGPU_MANAGED").value_or("");
   if (text.empty() || text == "auto") return ManagedMode::kAuto;
   if (text == "touched") return ManagedMode::kTouched;
   if (text == "userfaultfd") return ManagedMode::kUserfaultfd;

@@ -3,14 +3,14 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
+
+#include "common/base/env.h"
 
 namespace fargpu::client {
 
 Result<MappedMode> read_mapped_mode() {
-  const char* const variable = std::getenv("FARGPU_MAPPED");
-  const std::string text = variable == nullptr ? "" : variable;
+  const std::string text = env_text("FARGPU_MAPPED").value_or("");
   if (text.empty() || text == "auto") return MappedMode::kAuto;
   if (text == "touched") return MappedMode::kTouched;
   if (text == "eager") return MappedMode::kEager;

@@ -73,6 +73,11 @@ int find_device(const std::string& entry, const std::vector<std::string>& uuids)
 
 }  // namespace
 
+std::optional<std::string> visible_devices_now() {
+  const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+  return variable == nullptr ? std::nullopt : std::optional<std::string>(variable);
+}
+
 Result<Settings> read_settings() {
   Settings settings;
   settings.server = env_text("FARGPU_SERVER").value_or("");
@@ -111,9 +116,7 @@ Result<Settings> read_settings() {
   settings.compression = *compression;
   FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
   FARGPU_ASSIGN_OR_RETURN(settings.zero_copy, env_bool("FARGPU_ZERO_COPY", true));
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) settings.visible_devices = visible;
-  const auto blocking = env_text("CUDA_LAUNCH_BLOCKING");
-  settings.launch_blocking = blocking && *blocking != "0";
+  settings.visible_devices = visible_devices_now();
   if (const auto mode = read_managed_mode(); !mode.ok()) return mode.status();
   if (const auto mode = read_mapped_mode(); !mode.ok()) return mode.status();
   return settings;

@@ -1,8 +1,9 @@
-// Settings of the client library, from the environment. Read once per attempt to connect; a
-// malformed value is an error that names its variable.
+// Settings of the client libraries and of the program fargpu, from the environment: FARGPU_* of the
+// moment when a library was loaded (environment.h), CUDA_* of the attempt to connect. A malformed
+// value is an error that names its variable.
 //
-//   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (begins with
-//                            '/' or "unix:"); several servers are separated by commas, and each is
+//   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (has a '/'
+//                            or begins with "unix:"); several servers are separated by commas, and each is
 //                            asked for what FARGPU_GPUS, FARGPU_MEMORY and FARGPU_DEVICES say
 //   FARGPU_TOKEN             the token itself
 //   FARGPU_TOKEN_FILE        a file whose first line is the token
@@ -25,7 +26,6 @@
 //                            1048576 (default) records of 24 bytes
 //   CUDA_VISIBLE_DEVICES     which of the GPUs of all servers the application sees, as NVIDIA
 //                            documents it
-//   CUDA_LAUNCH_BLOCKING     1: kernel launches wait
 #pragma once
 
 #include <chrono>
@@ -62,10 +62,12 @@ struct Settings {
   uint64_t trace_records = wire::kMostTimelineRecords;
   bool zero_copy = true;
   std::optional<std::string> visible_devices;  // set but empty: no device is visible
-  bool launch_blocking = false;
 };
 
 Result<Settings> read_settings();
+
+// CUDA_VISIBLE_DEVICES as it is now; cuInit counts, whatever was connected before it.
+std::optional<std::string> visible_devices_now();
 
 // The ordinals that CUDA_VISIBLE_DEVICES selects, in its order. `uuids`: of the session's GPUs by
 // ordinal, "GPU-<uuid>" or "MIG-<uuid>". Entries are indices or prefixes of these; the first one

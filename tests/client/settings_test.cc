@@ -76,7 +76,6 @@ TEST_F(Environment, Values) {
   set("FARGPU_MEMORY", "8G");
   set("FARGPU_DEVICES", "GPU-12, 3");
   set("FARGPU_CONNECT_TIMEOUT", "500ms");
-  set("CUDA_LAUNCH_BLOCKING", "1");
   const auto settings = read_settings();
   ASSERT_TRUE(settings.ok()) << settings.status().message();
   EXPECT_EQ(settings->server, "gpu1:14900");
@@ -84,7 +83,6 @@ TEST_F(Environment, Values) {
   EXPECT_EQ(settings->memory_bytes, 8ull << 30);
   EXPECT_EQ(settings->devices, (std::vector<std::string>{"GPU-12", "3"}));
   EXPECT_EQ(settings->connect_timeout, std::chrono::milliseconds(500));
-  EXPECT_TRUE(settings->launch_blocking);
   EXPECT_FALSE(settings->sync_all);
 }
 
