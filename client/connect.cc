@@ -19,8 +19,10 @@
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/touches.h"
+#include "common/base/descriptors.h"
 #include "common/base/id_text.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/bootstrap/open_session.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
@@ -154,27 +156,18 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
   }
 }
 
-}  // namespace
+using Sessions = std::vector<std::unique_ptr<Session>>;
 
-Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Settings& settings) {
-  if (settings.server.empty()) {
-    return Status(
-        StatusCode::kNotFound,
-        "FARGPU_SERVER is not set; start the program with `fargpu run --server HOST:PORT -- ...`");
-  }
-  const auto servers = bootstrap::split_servers(settings.server);
-  if (!servers.ok())
-    return Status(servers.status().code(), "FARGPU_SERVER: " + servers.status().message());
-  static_assert(bootstrap::kMaxServers <= Process::kMaxSessions);
-  // Before there may be threads: those of a TLS connection, for example.
-  FARGPU_ASSIGN_OR_RETURN(const auto jobs, jobs_of_this_process(servers->size()));
+Result<Sessions> connect_to(const std::vector<std::string>& servers,
+                            const std::vector<bootstrap::JobTicket>& jobs, Tables& tables,
+                            const Settings& settings) {
   std::vector<Opened> all;
   bootstrap::DistinctServers distinct;
-  for (size_t i = 0; i < servers->size(); ++i) {
-    const std::string& server = (*servers)[i];
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const std::string& server = servers[i];
     const auto job = jobs.empty() ? std::nullopt : std::optional(jobs[i]);
     auto opened = open(server, job, settings);
-    if (!opened.ok() && servers->size() > 1) {
+    if (!opened.ok() && servers.size() > 1) {
       return Status(opened.status().code(),
                     fmt::format("server {}: {}", server, opened.status().message()));
     }
@@ -190,12 +183,35 @@ Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Sett
   std::vector<std::unique_ptr<Session>> sessions;
   for (size_t i = 0; i < all.size(); ++i) {
     Settings own = settings;
-    own.server = (*servers)[i];
+    own.server = servers[i];
     sessions.push_back(std::make_unique<Session>(SessionIdentity{tables, static_cast<unsigned>(i)},
                                                  std::move(own), std::move(all[i].snapshot),
                                                  kHooks));
     sessions.back()->attach(std::move(all[i].transport), std::move(all[i].bulk), all[i].options);
   }
+  return sessions;
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Settings& settings) {
+  if (settings.server.empty()) {
+    return Status(
+        StatusCode::kNotFound,
+        "FARGPU_SERVER is not set; start the program with `fargpu run --server HOST:PORT -- ...`");
+  }
+  const auto servers = bootstrap::split_servers(settings.server);
+  if (!servers.ok())
+    return Status(servers.status().code(), "FARGPU_SERVER: " + servers.status().message());
+  static_assert(bootstrap::kMaxServers <= Process::kMaxSessions);
+  // Before there are threads of ours.
+  FARGPU_ASSIGN_OR_RETURN(const auto jobs, jobs_of_this_process(servers->size()));
+  Result<Sessions> sessions = Status(StatusCode::kSystem, "no thread connected");
+  on_own_stack([&] {
+    // Libraries that find hosts, encrypt or know adapters open files as they like.
+    const descriptors::StandardTaken taken;
+    sessions = connect_to(*servers, jobs, tables, settings);
+  });
   return sessions;
 }
 

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <thread>
 
 #include "client/copy/pack.h"
 #include "common/base/foreign_memory.h"
 #include "common/base/mapped_memory.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -239,8 +238,7 @@ void OrderedCopies::start_thread() {
   if (started_) return;
   // Detached: it lives as long as the process; the object is never destroyed while it waits
   // (process.h).
-  const SignalsBlocked blocked;
-  std::thread([this] { run(); }).detach();
+  Thread([this] { run(); }).detach();
   started_ = true;
 }
 

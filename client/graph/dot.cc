@@ -11,6 +11,7 @@
 #include "client/image/records.h"
 #include "client/process/process.h"
 #include "client/process/tables.h"
+#include "common/base/descriptors.h"
 
 namespace fargpu::client {
 namespace {
@@ -136,6 +137,7 @@ CUresult write_dot(const Graph& graph, const char* path, unsigned flags) {
   std::string text = "digraph dot {\n";
   Writer(text, flags).write(graph, "graph");
   text += "}\n";
+  const descriptors::StandardTaken taken;
   std::ofstream file(path, std::ios::trunc);
   file << text;
   file.close();

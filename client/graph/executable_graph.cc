@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "client/call/submission.h"
 #include "client/entry/send_work.h"
 #include "client/entry/streams.h"
 #include "client/graph/user_object.h"
+#include "client/object/launch_blocking.h"
 #include "client/process/process.h"
 #include "client/transfer/ordered_copy.h"
 #include "common/base/log.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 #include "generated/client/calls.h"
 #include "generated/client/internal_calls.h"
 #include "generated/schema/internal.capnp.h"
@@ -132,12 +132,14 @@ uint64_t host_copy_in(const Description& description) {
 
 // `keeps` lives until everything that was given to the context has ended.
 void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> keeps) {
-  const SignalsBlocked blocked;
-  std::thread([&session, context, keeps = std::move(keeps)]() mutable {
-    const ContextScope in(context);
-    (void)call_cuCtxSynchronize(session, context->wire_id);
-    keeps.reset();
-  }).detach();
+  Thread(
+      [&session, context, keeps = std::move(keeps)]() mutable {
+        const ContextScope in(context);
+        (void)call_cuCtxSynchronize(session, context->wire_id);
+        keeps.reset();
+      },
+      StackFor::kTheProgram)
+      .detach();
 }
 
 // `keeps` lives until the launch that was made in `last` has ended.
@@ -255,10 +257,12 @@ void GraphUses::add(std::shared_ptr<GraphUses> others) { others_.push_back(std::
 GraphUses::~GraphUses() {
   if (objects_.empty()) return;
   // Destructors are functions of the application: they may wait for what this thread has to do.
-  const SignalsBlocked blocked;
-  std::thread([objects = std::move(objects_)] {
-    for (const auto& [object, count] : objects) release(object, count);
-  }).detach();
+  Thread(
+      [objects = std::move(objects_)] {
+        for (const auto& [object, count] : objects) release(object, count);
+      },
+      StackFor::kTheProgram)
+      .detach();
 }
 
 void GraphExec::ended() {
@@ -509,7 +513,7 @@ CUresult launch(GraphExec& exec, CUstream stream) {
       (exec.may_be_refused.load(std::memory_order_relaxed) || interprocess))
     result = flush(target.session);
   if (result != CUDA_SUCCESS) return result;
-  return target.session.settings.launch_blocking
+  return launches_block.load(std::memory_order_relaxed)
              ? call_cuStreamSynchronize(target.session, target.context, stream)
              : CUDA_SUCCESS;
 }

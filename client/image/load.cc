@@ -296,10 +296,11 @@ CUresult read_image_file(const char* path, std::vector<std::byte>* contents) {
     log::warn("cannot read the module {}: {}", path, std::strerror(errno));
     return CUDA_ERROR_FILE_NOT_FOUND;
   }
-  std::byte block[65536];
-  for (size_t n; (n = std::fread(block, 1, sizeof block, file.get())) > 0;) {
+  constexpr size_t kBlock = 65536;
+  const auto block = std::make_unique<std::byte[]>(kBlock);
+  for (size_t n; (n = std::fread(block.get(), 1, kBlock, file.get())) > 0;) {
     if (contents->size() + n > kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
-    contents->insert(contents->end(), block, block + n);
+    contents->insert(contents->end(), block.get(), block.get() + n);
   }
   return std::ferror(file.get()) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }

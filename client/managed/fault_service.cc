@@ -1,10 +1,9 @@
 #include "client/managed/fault_service.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 
@@ -14,8 +13,7 @@ void FaultService::start(Bring bring, Fail fail, Ahead ahead) {
   bring_ = std::move(bring);
   fail_ = std::move(fail);
   ahead_ = std::move(ahead);
-  const SignalsBlocked blocked;
-  std::thread([this] { run(); }).detach();
+  Thread([this] { run(); }).detach();
   started_ = true;
 }
 

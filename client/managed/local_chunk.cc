@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "client/memory/address_window.h"
+#include "common/base/descriptors.h"
 #include "common/base/fd.h"
 #include "common/base/map_exactly.h"
 
@@ -69,12 +70,13 @@ Window& window() {
 
 // All of these with the window's lock.
 bool make_file(Window& all, uint64_t bytes) {
-  if (!all.file.valid()) all.file = Fd(::memfd_create("fargpu-managed", MFD_CLOEXEC));
+  if (!all.file.valid())
+    all.file = descriptors::make([] { return ::memfd_create("fargpu-managed", MFD_CLOEXEC); });
   if (bytes <= all.file_bytes) return true;
   // Where files may not be as large, the system sends SIGXFSZ.
   struct rlimit most = {};
   if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || bytes > most.rlim_cur) return false;
-  if (::ftruncate(all.file.get(), static_cast<off_t>(bytes)) != 0) return false;
+  if (::ftruncate(descriptors::own(all.file.get()), static_cast<off_t>(bytes)) != 0) return false;
   all.file_bytes = bytes;
   return true;
 }
@@ -91,7 +93,8 @@ void give_back_place(Window& all, uint64_t place, uint64_t bytes) {
   if (all.forked) return;
   const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   const auto begin = static_cast<off_t>(place), length = static_cast<off_t>(bytes);
-  if (::fallocate(all.file.get(), mode, begin, length) == 0) all.places.give_back(place, bytes);
+  if (::fallocate(descriptors::own(all.file.get()), mode, begin, length) == 0)
+    all.places.give_back(place, bytes);
 }
 
 }  // namespace
@@ -103,7 +106,7 @@ std::optional<LocalChunk> LocalChunk::make_with(uint64_t bytes, Map&& map) {
   std::lock_guard lock(all.mutex);
   const auto place = take_place(all, bytes);
   if (!place) return std::nullopt;
-  const int file = all.file.get();
+  const int file = descriptors::own(all.file.get());
   const auto offset = static_cast<off_t>(*place);
   // Before the other mapping, which may lie anywhere, so also here.
   const uint64_t address = map(all, file, offset);

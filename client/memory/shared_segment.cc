@@ -11,6 +11,7 @@
 
 #include "client/call/call.h"
 #include "client/memory/reserve.h"
+#include "common/base/descriptors.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/transport/transport.h"
@@ -35,7 +36,8 @@ void tell_once(size_t bytes, const std::string& why) {
 }
 
 Result<Fd> memory_file(size_t bytes) {
-  Fd file(::memfd_create("fargpu-host", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd file = descriptors::make(
+      [] { return ::memfd_create("fargpu-host", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (!file.valid()) return system_error("memfd_create", errno);
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return system_error("ftruncate", errno);

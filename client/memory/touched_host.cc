@@ -9,6 +9,7 @@
 
 #include "client/call/input.h"
 #include "client/memory/reserve.h"
+#include "common/base/descriptors.h"
 #include "common/base/fd.h"
 
 namespace fargpu::client {
@@ -17,7 +18,7 @@ namespace {
 constexpr size_t kPage = 4096;
 
 Fd memory_file(size_t bytes) {
-  Fd file(::memfd_create("fargpu-mapped", MFD_CLOEXEC));
+  Fd file = descriptors::make([] { return ::memfd_create("fargpu-mapped", MFD_CLOEXEC); });
   // Where files may not be as large, the system sends SIGXFSZ.
   struct rlimit most = {};
   if (!file.valid() || ::getrlimit(RLIMIT_FSIZE, &most) != 0 || bytes > most.rlim_cur ||

@@ -11,11 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/descriptors.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -63,11 +63,13 @@ Result<Fd> UserFaults::open_descriptor(Kind kind) {
   Fd made;
   // Whoever may open the device may have faults of system calls served. The system call of the same
   // name wants a privilege for that.
+  const descriptors::StandardTaken taken;
   const Fd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
 #ifdef USERFAULTFD_IOC_NEW
   if (device.valid()) made = Fd(::ioctl(device.get(), USERFAULTFD_IOC_NEW, kFlags));
 #endif
   if (!made.valid()) made = Fd(static_cast<int>(::syscall(SYS_userfaultfd, kFlags)));
+  made = descriptors::place(std::move(made));
   if (!made.valid()) return system_error("userfaultfd", errno);
   struct uffdio_api wanted = {};
   wanted.api = UFFD_API;
@@ -90,8 +92,7 @@ bool UserFaults::start(Service service) {
   faults_ = std::move(*descriptor);
   wake_ = std::move(*wake);
   service_ = std::move(service);
-  const SignalsBlocked blocked;
-  std::thread([this] { run(); }).detach();
+  Thread([this] { run(); }).detach();
   started_ = true;
   return true;
 }

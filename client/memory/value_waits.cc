@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 
@@ -24,8 +24,7 @@ void ValueWaits::lost() {
 void ValueWaits::start_thread() {
   if (started_) return;
   // Detached, as that of the host functions (host_calls.cc).
-  const SignalsBlocked blocked;
-  std::thread([this] { run(); }).detach();
+  Thread([this] { run(); }).detach();
   started_ = true;
 }
 

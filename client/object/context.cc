@@ -1,6 +1,7 @@
 #include "client/object/context.h"
 
 #include "client/object/handle_table.h"
+#include "client/object/launch_blocking.h"
 #include "client/stream/host_calls.h"
 #include "common/base/late_thread_local.h"
 
@@ -76,6 +77,7 @@ Context* ContextTable::create(int device, int worker_ordinal, unsigned flags, co
     ++tried;
   }
   if (tried > UINT16_MAX) return nullptr;
+  read_launch_blocking();
   auto context = std::make_unique<Context>();
   context->id = handles_.reserve(rpc::HandleKind::kContext, owner.number);
   context->session = owner.session;
@@ -147,6 +149,7 @@ void ContextTable::lose(unsigned session) {
 }
 
 void ContextTable::activate(Context& context, unsigned flags) {
+  read_launch_blocking();
   const std::lock_guard lock(mutex_);  // with lose()
   context.flags.store(flags);
   context.cig_enabled.store(Context::kNotAsked);

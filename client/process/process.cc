@@ -69,8 +69,8 @@ CUresult connect_error(const Status& status) {
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
     case StatusCode::kDriver:
       return CUDA_ERROR_SYSTEM_NOT_READY;
-    case StatusCode::kInvalidArgument:
-      return CUDA_ERROR_INVALID_VALUE;
+    case StatusCode::kInvalidArgument:  // of a setting: no argument of the call is wrong
+      return CUDA_ERROR_SYSTEM_NOT_READY;
     case StatusCode::kNotFound:
     case StatusCode::kLost:
     case StatusCode::kTimeout:
@@ -126,7 +126,7 @@ CUresult Process::connect_locked() {
       for (auto& session : *made) add(std::move(session));
       (void)tables.release();
       start_timelines();
-      if (limit.count() > 0) watchdog::start(limit);
+      if (limit.count() > 0 && !watchdog::enabled()) watchdog::start(limit);
       if (const std::string tool = gpu_tool_of_environment(); !tool.empty())
         log::warn("{}", refusal_of_gpu_tool(tool));
       return CUDA_SUCCESS;
@@ -134,6 +134,16 @@ CUresult Process::connect_locked() {
   }
   report(status);
   return connect_error(status);
+}
+
+// Nothing was done in them. They stay in memory: another thread may be looking at them.
+void Process::drop_sessions_locked() {
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  tables_.store(nullptr, std::memory_order_release);
+  for (auto& place : sessions_) {
+    if (Session* const each = place.exchange(nullptr, std::memory_order_acq_rel))
+      each->channel().close(transport::Clock::now() + kPatience);
+  }
 }
 
 CUresult Process::initialise() {
@@ -147,6 +157,8 @@ CUresult Process::initialise() {
   }
   std::lock_guard lock(connect_mutex);
   if (state() != ProcessState::kFresh) return check();
+  if (session(0) != nullptr && session(0)->settings.visible_devices != visible_devices_now())
+    drop_sessions_locked();
   if (const CUresult result = connect_locked(); result != CUDA_SUCCESS) return result;
   for_each_session([this](Session& each) {
     if (each.channel().lost()) session_lost(each, each.channel().why_lost());

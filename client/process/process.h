@@ -70,6 +70,7 @@ class Process {
 
   static CUresult result_in(ProcessState state);
   CUresult connect_locked();
+  void drop_sessions_locked();
   void on_exit();
   void on_fork_child();
   void install_handlers();

@@ -13,6 +13,7 @@
 
 #include "client/process/process.h"
 #include "client/process/session.h"
+#include "common/base/thread.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/opcodes.h"
@@ -117,7 +118,7 @@ void watch(std::chrono::microseconds limit) {
 }  // namespace
 
 void start(std::chrono::microseconds limit) {
-  std::thread([limit] { watch(limit); }).detach();
+  Thread([limit] { watch(limit); }).detach();
   is_on.store(true, std::memory_order_relaxed);
 }
 

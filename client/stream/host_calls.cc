@@ -1,10 +1,9 @@
 #include "client/stream/host_calls.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 
@@ -28,8 +27,7 @@ uint64_t HostCalls::enter(const HostFunction& function) {
   if (!started_) {
     // Detached: it lives as long as the process; the object is never destroyed while it waits
     // (process.h).
-    const SignalsBlocked blocked;
-    std::thread([this] { run(); }).detach();
+    Thread([this] { run(); }, StackFor::kTheProgram).detach();
     started_ = true;
   }
   const uint64_t id = next_id_++;

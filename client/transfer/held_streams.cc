@@ -3,11 +3,10 @@
 #include <atomic>
 #include <map>
 #include <system_error>
-#include <thread>
 
 #include "client/entry/call_target.h"
 #include "client/process/process.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -178,9 +177,8 @@ CUresult HeldStreams::hold(Context& context, CUstream stream, Touched touched,
       leave();
     }
   };
-  const SignalsBlocked blocked;
   try {
-    std::thread(run).detach();
+    Thread(run).detach();
   } catch (const std::system_error&) {
     run();  // no thread is left: the caller waits
   }

@@ -16,7 +16,7 @@
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
 #include "common/base/log.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 #include "common/rpc/handle_kind.h"
 
 namespace fargpu::client {
@@ -222,8 +222,7 @@ void serve(Session& session, uint64_t address, bool is_write, uint64_t heard) {
 void say_why(uint64_t address, CUresult why) {
   auto said = std::make_shared<std::promise<void>>();
   auto done = said->get_future();
-  const SignalsBlocked blocked;
-  std::thread([address, why, said] {
+  Thread([address, why, said] {
     log::error("managed memory at 0x{:x} cannot be fetched: error {}", address,
                static_cast<int>(why));
     said->set_value();

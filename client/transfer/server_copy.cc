@@ -6,7 +6,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,7 +13,7 @@
 #include "client/process/process.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -139,19 +138,15 @@ class Pipe {
 
 CUresult in_pipeline(const End& to, const End& from, const std::vector<Piece>& pieces) {
   Pipe pipe;
-  std::thread writer;
-  {
-    const SignalsBlocked blocked;
-    writer = std::thread([&] {
-      for (const Piece& piece : pieces) {
-        Buffer buffer = pipe.full();
-        if (buffer == nullptr) return;
-        const CUresult result = without_exception([&] { return write(to, piece, buffer); });
-        pipe.written(std::move(buffer));
-        if (result != CUDA_SUCCESS) return pipe.fail(result);
-      }
-    });
-  }
+  Thread writer([&] {
+    for (const Piece& piece : pieces) {
+      Buffer buffer = pipe.full();
+      if (buffer == nullptr) return;
+      const CUresult result = without_exception([&] { return write(to, piece, buffer); });
+      pipe.written(std::move(buffer));
+      if (result != CUDA_SUCCESS) return pipe.fail(result);
+    }
+  });
   for (const Piece& piece : pieces) {
     const CUresult result = without_exception([&] {
       Buffer buffer = pipe.empty();

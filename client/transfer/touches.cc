@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "client/transfer/pages_wire.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -19,8 +19,7 @@ constexpr size_t kPage = 4096;
 class IdleWatch {
  public:
   explicit IdleWatch(Session& session) : session_(session) {
-    const SignalsBlocked blocked;
-    std::thread([this] { run(); }).detach();
+    Thread([this] { run(); }).detach();
   }
   void ask() {
     std::lock_guard lock(mutex_);
@@ -96,7 +95,7 @@ void before_exit(Session& session) {
   constexpr auto kPatience = std::chrono::seconds(5);
   auto brought = std::make_shared<std::promise<void>>();
   auto done = brought->get_future();
-  std::thread([&session, brought] {
+  Thread([&session, brought] {
     PagesWire wire(session);
     (void)session.pages.keep_all_open(wire);
     brought->set_value();

@@ -11,6 +11,8 @@
 #include <new>
 #include <optional>
 
+#include "common/base/descriptors.h"
+
 namespace fargpu::client::where {
 namespace {
 
@@ -72,7 +74,8 @@ int set_up(void*) {
   if (api == nullptr || !signal) return 0;
   Dumper made;
   made.signal = *signal;
-  made.descriptor = ::memfd_create("fargpu-places", MFD_CLOEXEC);
+  made.descriptor =
+      descriptors::make([] { return ::memfd_create("fargpu-places", MFD_CLOEXEC); }).release();
   if (made.descriptor < 0 || ::fstat(made.descriptor, &made.file) != 0) return 0;
   if (!registered(*api, made.signal, made.descriptor)) {
     ::close(made.descriptor);

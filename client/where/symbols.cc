@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "common/base/descriptors.h"
 #include "common/base/fd.h"
 
 namespace fargpu::client::where {
@@ -23,7 +24,7 @@ constexpr size_t kLongestName = 4096, kLongestShown = 200;
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
-    const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const Fd file = descriptors::open_file(path.c_str(), O_RDONLY);
     struct stat about {};
     if (!file.valid() || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return;
     const auto bytes = static_cast<size_t>(about.st_size);

@@ -11,6 +11,7 @@
 #include "client/image/load.h"
 #include "client/image/twins.h"
 #include "client/manual/common.h"
+#include "client/object/launch_blocking.h"
 #include "client/transfer/exposure.h"
 #include "common/wire/fixed_message.h"
 #include "generated/client/internal_calls.h"
@@ -109,7 +110,7 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       remember_admitted(*function, key);
     }
   }
-  return target.session.settings.launch_blocking
+  return launches_block.load(std::memory_order_relaxed)
              ? call_cuStreamSynchronize(target.session, target.context, stream)
              : CUDA_SUCCESS;
 }

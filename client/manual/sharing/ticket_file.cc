@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/descriptors.h"
+
 namespace fargpu::client {
 namespace {
 
@@ -26,14 +28,16 @@ Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited) {
   std::memcpy(content.magic, kMagic, sizeof kMagic);
   content.ticket = ticket;
   const unsigned flags = MFD_ALLOW_SEALING | (inherited ? 0 : MFD_CLOEXEC);
+  // The program gets the number: the lowest that is none of the standard ones.
+  const descriptors::StandardTaken taken;
   Fd file(::memfd_create("fargpu-shared", flags));
   if (!file.valid() || ::write(file.get(), &content, sizeof content) != sizeof content ||
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
     return system_error("a file for shared memory", errno);
   }
   // A driver takes 0 for no descriptor.
-  if (file.get() == 0) {
-    Fd other(::fcntl(file.get(), inherited ? F_DUPFD : F_DUPFD_CLOEXEC, 1));
+  if (file.get() <= STDERR_FILENO) {
+    Fd other(::fcntl(file.get(), inherited ? F_DUPFD : F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!other.valid()) return system_error("a file for shared memory", errno);
     return other;
   }
