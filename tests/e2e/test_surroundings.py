@@ -1,0 +1,214 @@
+"""What a program does to the process around the driver: descriptors that it closes, environment,
+folder, user and root that it changes, small stacks, signals. Results must be as natively."""
+
+import itertools
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import tempfile
+import unittest
+
+import fargpu_testing as testing
+
+PROGRAM = "surroundings"
+ROOT = os.geteuid() == 0
+SOURCES = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Surroundings(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemons = [testing.Daemon().__enter__(), testing.Daemon().__enter__()]
+
+    @classmethod
+    def tearDownClass(cls):
+        for daemon in cls.daemons:
+            daemon.__exit__(None)
+
+    def run_on(self, servers, *program, **options):
+        names = ",".join(daemon.server for daemon in self.daemons[:servers])
+        command = [testing.BUILD.fargpu, "run", "--server", names, "--", *program]
+        done = testing.run(command, timeout=120, **options)
+        self.assertEqual(done.returncode, 0, f"{program}: {done.stdout}{done.stderr}")
+        return done
+
+    def run_program(self, *operations, servers=1, **options):
+        return self.run_on(servers, testing.BUILD.program(PROGRAM), *operations, **options)
+
+    # --- descriptors ---
+
+    def test_standard_descriptors_closed_in_any_order(self):
+        orders = [
+            "".join(order)
+            for count in (1, 2, 3)
+            for order in itertools.permutations("012", count)
+        ]
+        # Where the set is the same, so is what happens before CUDA is used.
+        sets = sorted({"".join(sorted(order)) for order in orders})
+        for servers in (1, 2):
+            for closed in sets:
+                after = [f"write={closed}", "work", f"closed={closed}", "apart"]
+                self.run_program(f"close={closed}", "load", "work", *after, servers=servers)
+                self.run_program("load", f"close={closed}", "work", *after, servers=servers)
+        for closed in orders:
+            after = [f"write={closed}", "work", f"closed={closed}", "apart"]
+            self.run_program("load", "init", f"close={closed}", "work", *after)
+            steps = [step for one in closed for step in (f"close={one}", "work", f"write={one}")]
+            self.run_program("load", "work", *steps, *after)
+
+    def test_our_descriptors_are_apart(self):
+        self.run_program("load", "work", "apart", "files=20", "work", "apart", "limit-is=1024",
+                         preexec_fn=lambda: self.limit(1024, 4096))
+
+    @staticmethod
+    def limit(soft, hard):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    def test_loops_that_close_descriptors_find_none(self):
+        for first, last in ((3, 255), (3, 1023)):
+            self.run_program("load", "work", f"loop={first},{last}", "files=60", "work", "write=",
+                             preexec_fn=lambda: self.limit(1024, 4096))
+
+    def test_low_limits(self):
+        for soft, hard in ((64, 64), (64, 4096), (256, 256), (256, 1024), (512, 512), (1024, 1024)):
+            self.run_program("load", "work", f"limit-is={soft}", "work",
+                             preexec_fn=lambda: self.limit(soft, hard))
+        # The program changes it when we have descriptors above and below.
+        self.run_program("load", "work", "limit=40", "work", "limit=4000", "work", "limit=64",
+                         "work", preexec_fn=lambda: self.limit(1024, 4096))
+
+    def test_everything_is_closed(self):
+        """Natively later calls fail; the program's files get the numbers and stay as they are."""
+        for hard in (1024, 4096):
+            for after in ("init", "work"):
+                done = self.run_program(
+                    "load", after, "range=3,899", "range=901,-1", "limit=1024", "files=800",
+                    "fails", "fails", preexec_fn=lambda: self.limit(1024, hard),
+                )
+                self.assertIn("is lost", done.stderr)
+        # Before there is a session there is nothing to lose.
+        self.run_program("load", "range=3,899", "range=901,-1", "files=50", "work")
+
+    def test_a_daemon_without_standard_descriptors(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
+        port_file = folder / "port"
+        for closed in ("<&- >&- 2>&-", "2>&-", "<&-"):
+            port_file.unlink(missing_ok=True)
+            command = [testing.BUILD.fargpud, "--driver", "sim", "--listen", "127.0.0.1:0",
+                       "--port-file", port_file, "--worker", testing.BUILD.worker]
+            shell = " ".join(map(str, command))
+            daemon = subprocess.Popen(["sh", "-c", f"exec {shell} {closed}"],
+                                      env=testing.clean_environment())
+            try:
+                port = testing.wait_until(
+                    lambda: port_file.exists() and port_file.read_text().strip(), "it listens")
+                for fd in (0, 1, 2):
+                    what = os.readlink(f"/proc/{daemon.pid}/fd/{fd}")
+                    self.assertNotIn("socket", what)
+                    self.assertNotIn("anon_inode", what)
+                done = testing.run([testing.BUILD.fargpu, "run", "--server",
+                                    f"127.0.0.1:{port.split()[0]}", "--",
+                                    testing.BUILD.program(PROGRAM), "load", "work"])
+                self.assertEqual(done.returncode, 0, done.stderr)
+            finally:
+                daemon.terminate()
+                daemon.wait()
+
+    # --- environment, folder, user, root ---
+
+    def test_the_environment_of_the_load_counts(self):
+        self.run_program("load", "clearenv", "work")
+        self.run_program("load", "version", "clearenv", "init", "work")
+        self.run_program("load", "set=FARGPU_SERVER=nowhere.invalid", "set=FARGPU_TOKEN=x", "work")
+
+    def test_devices_are_chosen_by_cuInit(self):
+        """As measured on a driver: CUDA_VISIBLE_DEVICES counts when cuInit is called."""
+        hide, show = "set=CUDA_VISIBLE_DEVICES=", "unset=CUDA_VISIBLE_DEVICES"
+        self.run_program("load", hide, "init=100", show, "init=0", "devices=1", "work")
+        self.run_program("load", "version", hide, "init=100", show, "init=0", "work")
+        self.run_program("load", "init=0", hide, "init=0", "devices=1", "work")
+        self.run_program(hide, "load", show, "init=0", "devices=1", "work")
+
+    def test_relative_paths(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
+        (folder / "token").write_text("a token\n")
+        token = folder / "token"
+        token.chmod(0o600)
+        with testing.Daemon("--token-file", token, "--listen", folder / "s.sock") as daemon:
+            operations = [testing.BUILD.program(PROGRAM), "load", "chdir=/", "work"]
+            for server in (daemon.server, "./s.sock", "unix:s.sock"):
+                if testing.tls_certificates() is not None and "sock" in server:
+                    continue
+                environment = testing.clean_environment(FARGPU_TRACE="trace", FARGPU_LOG="info",
+                                                        FARGPU_LOG_FILE="log")
+                if "sock" in server:
+                    environment.pop("FARGPU_TRANSPORT", None)
+                done = testing.run(
+                    [testing.BUILD.fargpu, "run", "--server", server, "--token-file", "token",
+                     "--report=report.json", "--", *operations],
+                    cwd=folder, env=environment)
+                self.assertEqual(done.returncode, 0, f"{server}: {done.stderr}")
+                for made in ("trace", "log", "report.json"):
+                    self.assertTrue((folder / made).exists(), f"{server}: {made}")
+                    (folder / made).unlink()
+            # Without `fargpu run`, by variables alone.
+            environment = testing.clean_environment(
+                FARGPU_SERVER=daemon.server, FARGPU_TOKEN_FILE="token",
+                LD_LIBRARY_PATH=testing.BUILD.client_libraries)
+            done = testing.run(operations, cwd=folder, env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipUnless(ROOT, "only root changes user and root")
+    def test_another_user_and_root(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
+        token = folder / "token"
+        token.write_text("a token\n")
+        token.chmod(0o600)
+        empty = folder / "empty"
+        empty.mkdir()
+        with testing.Daemon("--token-file", token) as daemon:
+            for operations in (["user=65534"], [f"chroot={empty}"],
+                               [f"chroot={empty}", "user=65534", "clearenv"]):
+                for before in ([], ["init"]):
+                    done = daemon.run(testing.BUILD.program(PROGRAM), "load", *before, *operations,
+                                      "work", flags=("--token-file", token))
+                    self.assertEqual(done.returncode, 0, f"{operations}: {done.stderr}")
+
+    def test_wrong_settings_are_no_wrong_argument(self):
+        """cuInit(0) has no wrong argument: 802 is CUDA_ERROR_SYSTEM_NOT_READY."""
+        program = testing.BUILD.program(PROGRAM)
+        for wrong in ({"FARGPU_TOKEN_FILE": "/nonexistent"}, {"FARGPU_GPUS": "many"}):
+            environment = testing.clean_environment(**wrong)
+            done = self.daemons[0].run(program, "load", "init=802", flags=("--no-check",),
+                                       env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(next(iter(wrong)), done.stderr)
+
+    # --- threads ---
+
+    def test_small_stacks(self):
+        self.run_program("load", "small=32", "init", "small=32", "work", "small=32", "work")
+        self.run_program("load", "small=32", "work", servers=2)
+
+    def test_no_function_needs_a_large_stack(self):
+        """32 KiB of pthread_attr_setstacksize() include a guard page."""
+        exports = (SOURCES / "schema" / "generated" / "exports.map").read_text()
+        names = sorted(set(re.findall(r"\b(cu[A-Z]\w*);", exports)))
+        self.assertGreater(len(names), 600)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("\n".join(names) + "\n")
+            file.flush()
+            for servers in (1, 2):
+                self.run_on(servers, testing.BUILD.program("stack_use"), (32 - 4) << 10, file.name,
+                            env=testing.clean_environment(FARGPU_LOG="off"))
+
+    def test_our_threads_take_no_signals(self):
+        for settings in ({}, {"FARGPU_LINK": "rtt=50us"}, {"FARGPU_WATCHDOG": "10s"}):
+            self.run_program("load", "work", "signals",
+                             env=testing.clean_environment(**settings))
+
+
+if __name__ == "__main__":
+    testing.main()
