@@ -41,9 +41,7 @@ class Surroundings(unittest.TestCase):
 
     def test_standard_descriptors_closed_in_any_order(self):
         orders = [
-            "".join(order)
-            for count in (1, 2, 3)
-            for order in itertools.permutations("012", count)
+            "".join(order) for count in (1, 2, 3) for order in itertools.permutations("012", count)
         ]
         # Where the set is the same, so is what happens before CUDA is used.
         sets = sorted({"".join(sorted(order)) for order in orders})
@@ -59,33 +57,65 @@ class Surroundings(unittest.TestCase):
             self.run_program("load", "work", *steps, *after)
 
     def test_our_descriptors_are_apart(self):
-        self.run_program("load", "work", "apart", "files=20", "work", "apart", "limit-is=1024",
-                         preexec_fn=lambda: self.limit(1024, 4096))
+        self.run_program(
+            "load",
+            "work",
+            "apart",
+            "files=20",
+            "work",
+            "apart",
+            "limit-is=1024",
+            preexec_fn=self.limit(1024, 4096),
+        )
 
     @staticmethod
     def limit(soft, hard):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_loops_that_close_descriptors_find_none(self):
         for first, last in ((3, 255), (3, 1023)):
-            self.run_program("load", "work", f"loop={first},{last}", "files=60", "work", "write=",
-                             preexec_fn=lambda: self.limit(1024, 4096))
+            self.run_program(
+                "load",
+                "work",
+                f"loop={first},{last}",
+                "files=60",
+                "work",
+                "write=",
+                preexec_fn=self.limit(1024, 4096),
+            )
 
     def test_low_limits(self):
         for soft, hard in ((64, 64), (64, 4096), (256, 256), (256, 1024), (512, 512), (1024, 1024)):
-            self.run_program("load", "work", f"limit-is={soft}", "work",
-                             preexec_fn=lambda: self.limit(soft, hard))
+            self.run_program(
+                "load", "work", f"limit-is={soft}", "work", preexec_fn=self.limit(soft, hard)
+            )
         # The program changes it when we have descriptors above and below.
-        self.run_program("load", "work", "limit=40", "work", "limit=4000", "work", "limit=64",
-                         "work", preexec_fn=lambda: self.limit(1024, 4096))
+        self.run_program(
+            "load",
+            "work",
+            "limit=40",
+            "work",
+            "limit=4000",
+            "work",
+            "limit=64",
+            "work",
+            preexec_fn=self.limit(1024, 4096),
+        )
 
     def test_everything_is_closed(self):
         """Natively later calls fail; the program's files get the numbers and stay as they are."""
         for hard in (1024, 4096):
             for after in ("init", "work"):
                 done = self.run_program(
-                    "load", after, "range=3,899", "range=901,-1", "limit=1024", "files=800",
-                    "fails", "fails", preexec_fn=lambda: self.limit(1024, hard),
+                    "load",
+                    after,
+                    "range=3,899",
+                    "range=901,-1",
+                    "limit=1024",
+                    "files=800",
+                    "fails",
+                    "fails",
+                    preexec_fn=self.limit(1024, hard),
                 )
                 self.assertIn("is lost", done.stderr)
         # Before there is a session there is nothing to lose.
@@ -96,21 +126,41 @@ class Surroundings(unittest.TestCase):
         port_file = folder / "port"
         for closed in ("<&- >&- 2>&-", "2>&-", "<&-"):
             port_file.unlink(missing_ok=True)
-            command = [testing.BUILD.fargpud, "--driver", "sim", "--listen", "127.0.0.1:0",
-                       "--port-file", port_file, "--worker", testing.BUILD.worker]
+            command = [
+                testing.BUILD.fargpud,
+                "--driver",
+                "sim",
+                "--listen",
+                "127.0.0.1:0",
+                "--port-file",
+                port_file,
+                "--worker",
+                testing.BUILD.worker,
+            ]
             shell = " ".join(map(str, command))
-            daemon = subprocess.Popen(["sh", "-c", f"exec {shell} {closed}"],
-                                      env=testing.clean_environment())
+            daemon = subprocess.Popen(
+                ["sh", "-c", f"exec {shell} {closed}"], env=testing.clean_environment()
+            )
             try:
                 port = testing.wait_until(
-                    lambda: port_file.exists() and port_file.read_text().strip(), "it listens")
+                    lambda: port_file.exists() and port_file.read_text().strip(), "it listens"
+                )
                 for fd in (0, 1, 2):
                     what = os.readlink(f"/proc/{daemon.pid}/fd/{fd}")
                     self.assertNotIn("socket", what)
                     self.assertNotIn("anon_inode", what)
-                done = testing.run([testing.BUILD.fargpu, "run", "--server",
-                                    f"127.0.0.1:{port.split()[0]}", "--",
-                                    testing.BUILD.program(PROGRAM), "load", "work"])
+                done = testing.run(
+                    [
+                        testing.BUILD.fargpu,
+                        "run",
+                        "--server",
+                        f"127.0.0.1:{port.split()[0]}",
+                        "--",
+                        testing.BUILD.program(PROGRAM),
+                        "load",
+                        "work",
+                    ]
+                )
                 self.assertEqual(done.returncode, 0, done.stderr)
             finally:
                 daemon.terminate()
@@ -141,22 +191,36 @@ class Surroundings(unittest.TestCase):
             for server in (daemon.server, "./s.sock", "unix:s.sock"):
                 if testing.tls_certificates() is not None and "sock" in server:
                     continue
-                environment = testing.clean_environment(FARGPU_TRACE="trace", FARGPU_LOG="info",
-                                                        FARGPU_LOG_FILE="log")
+                environment = testing.clean_environment(
+                    FARGPU_TRACE="trace", FARGPU_LOG="info", FARGPU_LOG_FILE="log"
+                )
                 if "sock" in server:
                     environment.pop("FARGPU_TRANSPORT", None)
                 done = testing.run(
-                    [testing.BUILD.fargpu, "run", "--server", server, "--token-file", "token",
-                     "--report=report.json", "--", *operations],
-                    cwd=folder, env=environment)
+                    [
+                        testing.BUILD.fargpu,
+                        "run",
+                        "--server",
+                        server,
+                        "--token-file",
+                        "token",
+                        "--report=report.json",
+                        "--",
+                        *operations,
+                    ],
+                    cwd=folder,
+                    env=environment,
+                )
                 self.assertEqual(done.returncode, 0, f"{server}: {done.stderr}")
                 for made in ("trace", "log", "report.json"):
                     self.assertTrue((folder / made).exists(), f"{server}: {made}")
                     (folder / made).unlink()
             # Without `fargpu run`, by variables alone.
             environment = testing.clean_environment(
-                FARGPU_SERVER=daemon.server, FARGPU_TOKEN_FILE="token",
-                LD_LIBRARY_PATH=testing.BUILD.client_libraries)
+                FARGPU_SERVER=daemon.server,
+                FARGPU_TOKEN_FILE="token",
+                LD_LIBRARY_PATH=testing.BUILD.client_libraries,
+            )
             done = testing.run(operations, cwd=folder, env=environment)
             self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -169,11 +233,20 @@ class Surroundings(unittest.TestCase):
         empty = folder / "empty"
         empty.mkdir()
         with testing.Daemon("--token-file", token) as daemon:
-            for operations in (["user=65534"], [f"chroot={empty}"],
-                               [f"chroot={empty}", "user=65534", "clearenv"]):
+            for operations in (
+                ["user=65534"],
+                [f"chroot={empty}"],
+                [f"chroot={empty}", "user=65534", "clearenv"],
+            ):
                 for before in ([], ["init"]):
-                    done = daemon.run(testing.BUILD.program(PROGRAM), "load", *before, *operations,
-                                      "work", flags=("--token-file", token))
+                    done = daemon.run(
+                        testing.BUILD.program(PROGRAM),
+                        "load",
+                        *before,
+                        *operations,
+                        "work",
+                        flags=("--token-file", token),
+                    )
                     self.assertEqual(done.returncode, 0, f"{operations}: {done.stderr}")
 
     def test_wrong_settings_are_no_wrong_argument(self):
@@ -181,8 +254,9 @@ class Surroundings(unittest.TestCase):
         program = testing.BUILD.program(PROGRAM)
         for wrong in ({"FARGPU_TOKEN_FILE": "/nonexistent"}, {"FARGPU_GPUS": "many"}):
             environment = testing.clean_environment(**wrong)
-            done = self.daemons[0].run(program, "load", "init=802", flags=("--no-check",),
-                                       env=environment)
+            done = self.daemons[0].run(
+                program, "load", "init=802", flags=("--no-check",), env=environment
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(next(iter(wrong)), done.stderr)
 
@@ -201,13 +275,17 @@ class Surroundings(unittest.TestCase):
             file.write("\n".join(names) + "\n")
             file.flush()
             for servers in (1, 2):
-                self.run_on(servers, testing.BUILD.program("stack_use"), (32 - 4) << 10, file.name,
-                            env=testing.clean_environment(FARGPU_LOG="off"))
+                self.run_on(
+                    servers,
+                    testing.BUILD.program("stack_use"),
+                    (32 - 4) << 10,
+                    file.name,
+                    env=testing.clean_environment(FARGPU_LOG="off"),
+                )
 
     def test_our_threads_take_no_signals(self):
         for settings in ({}, {"FARGPU_LINK": "rtt=50us"}, {"FARGPU_WATCHDOG": "10s"}):
-            self.run_program("load", "work", "signals",
-                             env=testing.clean_environment(**settings))
+            self.run_program("load", "work", "signals", env=testing.clean_environment(**settings))
 
 
 if __name__ == "__main__":

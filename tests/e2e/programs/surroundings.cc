@@ -1,5 +1,5 @@
-// A program that does to its own process what daemons, launchers and runtimes of other languages do,
-// in the order of its arguments, and uses CUDA in between. It loads libcuda.so.1 itself. What went
+// A program that does to its own process what daemons, launchers and runtimes of languages do, in
+// the order of its arguments, and uses CUDA in between. It loads libcuda.so.1 itself. What went
 // wrong is said on a copy of stderr, which stays open; the exit code is then 1.
 //
 //   load             dlopen
