@@ -14,6 +14,7 @@
 
 #include "common/base/descriptors.h"
 #include "common/bootstrap/connect.h"
+#include "common/bootstrap/host_identity.h"
 
 namespace fargpu::client {
 namespace {
@@ -91,6 +92,7 @@ void take_environment() {
   const auto file = variables.find("FARGPU_TOKEN_FILE");
   if (file != variables.end() && variables["FARGPU_TOKEN"].empty())
     variables["FARGPU_TOKEN"] = token_in(file->second.c_str());
+  if (!variables["FARGPU_SERVER"].empty()) (void)bootstrap::host_identity();
   keep_own_variables(std::move(variables));
 }
 

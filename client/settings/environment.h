@@ -17,7 +17,8 @@ OwnVariables with_absolute_paths(OwnVariables variables);
 Status export_absolute_paths();
 
 // Called when a library is loaded, before the program's main() or within its dlopen(). The token is
-// read from its file now, if that is an ordinary file: the program may give up the right to read it.
+// read from its file now, if that is an ordinary file, and so is what tells which host this is: the
+// program may give up the right to read them.
 // A failure is left to the attempt to connect, which reports it.
 void take_environment();
 

@@ -19,8 +19,8 @@ namespace {
 // Loops that close descriptors often end here, whatever the limit is.
 constexpr rlim_t kLoopsEnd = 1024;
 constexpr rlim_t kRoom = 256;  // at least so many numbers above the program's limit
-constexpr rlim_t kMost =
-    65536;  // a larger number makes the kernel's table, which fork() copies, large
+// Larger numbers make the kernel's table large, which fork() copies.
+constexpr rlim_t kMost = 65536;
 
 std::atomic<bool> foreign{false};
 
@@ -160,7 +160,7 @@ Fd place(Fd fresh) {
     remember(fresh.get());
     return fresh;
   }
-  fresh.reset();
+  ::close(fresh.release());  // what was remembered of this number is another descriptor's
   if (number >= 0) remember(number);
   errno = error;
   return Fd(number);

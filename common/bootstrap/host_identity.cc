@@ -7,10 +7,14 @@
 namespace fargpu::bootstrap {
 
 std::string host_identity() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string line;
-  std::getline(file, line);
-  return line;
+  // A program may change its root, where there may be no /proc, before it connects. Never destroyed.
+  static const std::string& known = [] -> const std::string& {
+    auto& line = *new std::string;
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::getline(file, line);
+    return line;
+  }();
+  return known;
 }
 
 uint64_t pid_namespace() {

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/descriptors.h"
+#include "common/base/look_again.h"
 #include "common/rpc/channel_impl.h"
 #include "common/transport/poll.h"
 #include "common/wire/control.h"
@@ -124,16 +126,22 @@ Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
     const bool idle = frames_before == transport->statistics().frames_received;
     return !kick_event.drain() && idle && Clock::now() >= until ? Wake::kTimeout : Wake::kKicked;
   }
-  pollfd descriptors[2] = {{kick_event.get(), POLLIN, 0},
-                           {transport->poll_descriptor(), POLLIN, 0}};
-  auto ready = transport::poll_until(std::span(descriptors, watch_transport ? 2 : 1), until);
+  pollfd sources[2] = {{kick_event.get(), POLLIN, 0}, {transport->poll_descriptor(), POLLIN, 0}};
+  const Deadline look = descriptors::is_foreign_process()
+                            ? std::min(until, transport::deadline_after(descriptors::kLookAgain))
+                            : until;
+  auto ready = transport::poll_until(std::span(sources, watch_transport ? 2 : 1), look);
   if (!ready.ok()) {
     declare_lost(ready.status());
     return Wake::kReadable;
   }
-  if (*ready == 0) return Wake::kTimeout;
-  if (descriptors[0].revents != 0) kick_event.drain();
-  return descriptors[1].revents != 0 ? Wake::kReadable : Wake::kKicked;
+  if (descriptors::own(kick_event.get()) < 0) {
+    declare_lost(Status(StatusCode::kLost, "the program has closed its descriptors"));
+    return Wake::kReadable;
+  }
+  if (*ready == 0) return look < until ? Wake::kKicked : Wake::kTimeout;
+  if (sources[0].revents != 0) kick_event.drain();
+  return sources[1].revents != 0 ? Wake::kReadable : Wake::kKicked;
 }
 
 Deadline Channel::Impl::flush_if_due(Clock::time_point now) {

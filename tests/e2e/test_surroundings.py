@@ -114,6 +114,7 @@ class Surroundings(unittest.TestCase):
                     "limit=1024",
                     "files=800",
                     "fails",
+                    "wait=1500",
                     "fails",
                     preexec_fn=self.limit(1024, hard),
                 )

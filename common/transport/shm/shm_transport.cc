@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/descriptors.h"
+#include "common/base/look_again.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/shm/shm_receiver.h"
@@ -204,13 +205,16 @@ class ShmTransport final : public Transport, public DescriptorPassing {
   Status sleep(Deadline deadline) {
     if (!receiver_.ring().announce_sleep()) return Status();
     armed_ = true;
-    pollfd descriptors[2] = {{socket_.session(), POLLIN | POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}};
+    pollfd sources[2] = {{socket_.session(), POLLIN | POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}};
     socket_.receive_calls.add(1);
-    auto ready = poll_until(descriptors, deadline);
+    if (descriptors::is_foreign_process())
+      deadline = std::min(deadline, deadline_after(descriptors::kLookAgain));
+    auto ready = poll_until(sources, deadline);
     const bool rung = disarm();
     FARGPU_RETURN_IF_ERROR(ready.status());
-    if (descriptors[1].revents != 0) waker_.drain();
-    return rung || descriptors[0].revents != 0 ? socket_.drain() : Status();
+    if (*ready == 0) return look_at_socket(Clock::now());
+    if (sources[1].revents != 0) waker_.drain();
+    return rung || sources[0].revents != 0 ? socket_.drain() : Status();
   }
 
   // The peer need not ring from here on. True when it has rung, or is about to.

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "common/base/descriptors.h"
+#include "common/base/look_again.h"
 #include "common/transport/frame_assembler.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
@@ -306,9 +307,11 @@ class StreamTransport final : public Transport {
   // Like wait_readable(), on the epoll descriptor that is set up already: cheaper, but its time-out
   // has a resolution of milliseconds.
   Result<bool> wait_for_ever() {
+    constexpr int kLook = std::chrono::milliseconds(descriptors::kLookAgain).count();
+    const int patience = descriptors::is_foreign_process() ? kLook : -1;
     epoll_event events[2];
     receive_calls_.add(1);
-    const int ready = ::epoll_wait(poller_.get(), events, 2, -1);
+    const int ready = ::epoll_wait(poller_.get(), events, 2, patience);
     if (ready < 0 && errno != EINTR) return system_error("cannot wait for the peer", errno);
     for (int i = 0; i < ready; ++i) {
       if (events[i].data.fd == waker_.get()) return woken();

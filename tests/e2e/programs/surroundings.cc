@@ -8,6 +8,7 @@
 //   devices=N        cuDeviceGetCount
 //   work             memory of all kinds, copies, a kernel; everything must be right
 //   fails            the same must fail with an error, and end
+//   wait=MS          sleeps
 //   close=DIGITS     closes these descriptors, in this order
 //   write=DIGITS     writes text to each of them, many times
 //   closed=DIGITS    they must be closed
@@ -51,7 +52,8 @@ bool wrong(const char* format, ...) {
   char line[512];
   va_list arguments;
   va_start(arguments, format);
-  int length = std::vsnprintf(line, sizeof line - 1, format, arguments);
+  int length = std::min(std::vsnprintf(line, sizeof line - 1, format, arguments),
+                        static_cast<int>(sizeof line) - 2);
   va_end(arguments);
   line[length++] = '\n';
   if (::write(voice, line, static_cast<size_t>(length)) < 0) _exit(3);
@@ -205,8 +207,7 @@ bool no_signals() {
     for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGALRM, SIGPROF,
                              SIGPIPE, SIGWINCH, SIGRTMIN + 3})
       if ((blocked >> (signal - 1) & 1) == 0)
-        right =
-            wrong("thread %ld of %s takes signal %d", thread, std::strchr(text, ':') + 2, signal);
+        right = wrong("thread %ld takes signal %d", thread, signal);
   }
   ::closedir(tasks);
   return others > 0 ? right : wrong("there is no thread to look at");
@@ -292,6 +293,7 @@ bool perform(const std::string& name, const std::string& value) {
   }
   if (name == "work") return work();
   if (name == "fails") return fails();
+  if (name == "wait") return ::usleep(static_cast<unsigned>(std::atoi(value.c_str())) * 1000) == 0;
   if (name == "close") {
     for (const char digit : value) ::close(digit - '0'), own_files.erase(digit - '0');
     return true;
