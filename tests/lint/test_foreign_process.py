@@ -10,7 +10,8 @@ OURS = ("client/cli", "client/bench", "client/scan")
 PLACES = {"common/base/descriptors.cc", "common/base/thread.cc", "common/base/thread.h"}
 MAKES_DESCRIPTOR = re.compile(
     r"(?<![A-Za-z0-9_])::(socket|socketpair|eventfd|epoll_create1?|timerfd_create|memfd_create"
-    r"|open|openat|pipe2?|dup|dup2|dup3|accept4?|inotify_init1?|signalfd|mkostemp|mkstemp|shm_open)\(|F_DUPFD"
+    r"|open|openat|pipe2?|dup|dup2|dup3|accept4?|inotify_init1?|signalfd|mkostemp|mkstemp"
+    r"|shm_open)\(|F_DUPFD"
     r"|SYS_(userfaultfd|pidfd_open|memfd_create)|USERFAULTFD_IOC_NEW|ofstream "
 )
 MAKES_THREAD = re.compile(r"std::j?thread\b(?!::)|std::async\b|pthread_create\(")
