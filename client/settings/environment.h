@@ -1,6 +1,6 @@
-// When settings count, and where relative paths in them begin: FARGPU_* are those of the moment when
-// a library of ours is loaded, with the working directory of that moment. CUDA's own variables keep
-// the driver's time, which is its first call.
+// When settings count, and where relative paths in them begin: FARGPU_* are those of the moment
+// when a library of ours is loaded, with the working directory of that moment. CUDA's own variables
+// keep the driver's time, which is its first call.
 #pragma once
 
 #include "common/base/kept_environment.h"

@@ -2,9 +2,10 @@
 // moment when a library was loaded (environment.h), CUDA_* of the attempt to connect. A malformed
 // value is an error that names its variable.
 //
-//   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (has a '/'
-//                            or begins with "unix:"); several servers are separated by commas, and each is
-//                            asked for what FARGPU_GPUS, FARGPU_MEMORY and FARGPU_DEVICES say
+//   FARGPU_SERVER            host, host:port, [v6]:port, or the path of a unix socket (has a '/' or
+//                            begins with "unix:"); several servers are separated by commas, and
+//                            each is asked for what FARGPU_GPUS, FARGPU_MEMORY and FARGPU_DEVICES
+//                            say
 //   FARGPU_TOKEN             the token itself
 //   FARGPU_TOKEN_FILE        a file whose first line is the token
 //   FARGPU_GPUS              how many GPUs; default: the server's

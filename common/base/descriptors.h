@@ -24,8 +24,8 @@ namespace fargpu::descriptors {
 void in_foreign_process();
 bool is_foreign_process();
 
-// Opens what is closed of 0, 1 and 2 as /dev/null. `inherited`: programs that are executed have them
-// too.
+// Opens what is closed of 0, 1 and 2 as /dev/null. `inherited`: programs that are executed have
+// them, too.
 void open_standard(bool inherited);
 
 // While one lives, no new descriptor of the process gets the number 0, 1 or 2, whoever makes it:

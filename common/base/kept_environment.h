@@ -13,8 +13,8 @@ namespace fargpu {
 using OwnVariables = std::map<std::string, std::string, std::less<>>;
 
 OwnVariables own_variables_now();
-// From now on the functions of env.h know these FARGPU_* variables and no others. Once, early; other
-// variables are always those of the environment.
+// From now on the functions of env.h know these FARGPU_* variables and no others. Once, early;
+// other variables are always those of the environment.
 void keep_own_variables(OwnVariables variables);
 // As env_text(), of the environment alone.
 std::optional<std::string> env_text_now(const char* name);

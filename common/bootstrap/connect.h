@@ -27,7 +27,8 @@ struct ServerAddress {
 // The path that the name of a server is: it begins with "unix:", or has a '/' and no "://".
 std::optional<std::string> socket_path(const std::string& text);
 
-// "host", "host:14900", "[v6]:14900", the same behind "tls://"; or a socket_path(). The authority file is what FARGPU_TLS_CA says.
+// "host", "host:14900", "[v6]:14900", the same behind "tls://"; or a socket_path(). The
+// authority file is what FARGPU_TLS_CA says.
 Result<ServerAddress> parse_server(const std::string& text);
 
 // Several servers of one program, separated by commas: their texts, trimmed. kInvalidArgument: one

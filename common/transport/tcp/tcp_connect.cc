@@ -61,7 +61,8 @@ Status no_answer(const Endpoint& endpoint) {
                 fmt::format("no answer from {} in time", endpoint.to_string()));
 }
 
-// A name server may take longer than the deadline: a thread of its own asks, and may be left behind.
+// A name server may take longer than the deadline: a thread of its own asks, and may be left
+// behind.
 Result<Addresses> look_up_name(const Endpoint& endpoint, Deadline deadline) {
   struct Question {
     std::mutex mutex;
