@@ -20,6 +20,14 @@
 
 extern "C" const char kernels_ptx[];  // kernels.cu
 
+// Runs the program again with this variable, unless it is set: fargpu takes its settings when its
+// library is loaded.
+inline void start_with(const char* variable, const char* value) {
+  if (getenv(variable) != nullptr) return;
+  setenv(variable, value, 1);
+  execl("/proc/self/exe", "program", static_cast<char*>(nullptr));
+}
+
 inline const char* volatile current_step = "its beginning";
 
 [[noreturn]] [[gnu::format(printf, 1, 2)]] inline void wrong(const char* format, ...) {

@@ -38,7 +38,7 @@ int word_of(int round, size_t at) { return round * 100'000 + static_cast<int>(at
 }  // namespace
 
 int main() {
-  setenv("FARGPU_MAPPED", "touched", 0);  // also beside an adapter
+  start_with("FARGPU_MAPPED", "touched");  // also beside an adapter
   begin(120);
   const CUcontext context = use_primary();
   const CUmodule module = load_kernels();

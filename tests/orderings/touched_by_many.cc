@@ -151,8 +151,8 @@ void watch() {
 }  // namespace
 
 int main() {
-  setenv("FARGPU_MAPPED", "touched", 0);  // also beside an adapter
-  begin(80);                              // scripts/gpu-suite stops it after 90
+  start_with("FARGPU_MAPPED", "touched");  // also beside an adapter
+  begin(80);                               // scripts/gpu-suite stops it after 90
   context = use_primary();
   const CUmodule module = load_kernels();
   store = kernel_of(module, "store");

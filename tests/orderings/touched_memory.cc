@@ -248,7 +248,7 @@ void freed_unseen() {
 }  // namespace
 
 int main() {
-  setenv("FARGPU_MAPPED", "touched", 0);  // also beside an adapter
+  start_with("FARGPU_MAPPED", "touched");  // also beside an adapter
   begin(200);
   use_primary();
   const CUmodule module = load_kernels();
