@@ -27,6 +27,7 @@ struct DaemonConfig {
   std::string sim_compute_capability;  // "9.0", "8.0,9.0"; empty: the simulator's default
   // where the simulator's device memory lies (sim_slot.h); empty: a slot of its own
   std::optional<uint32_t> sim_slot;
+  std::string sim_shared;  // path of what its processes have taken (sim_slot.h); empty: none
   std::string token_file;  // empty: no token is asked for
   // PEM files, both or none. With them, TCP connections must be encrypted.
   std::string tls_cert, tls_key;

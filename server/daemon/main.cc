@@ -203,6 +203,11 @@ int main(int argc, char** argv) {
     slot = fargpu::server::claim_sim_slot();
     config.sim_slot = slot.number;
   }
+  fargpu::server::SimUsage usage;  // likewise
+  if (std::getenv("FARGPU_SIM_SHARED") == nullptr) {
+    usage = fargpu::server::make_sim_usage();
+    config.sim_shared = usage.path;
+  }
   auto daemon = fargpu::server::Daemon::start(std::move(config), worker);
   if (!daemon.ok()) return fail(daemon.status());
   (*daemon)->run();

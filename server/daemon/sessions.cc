@@ -31,6 +31,7 @@ std::vector<std::pair<std::string, std::string>> driver_environment(const Daemon
     result.emplace_back("FARGPU_SIM_COMPUTE_CAPABILITY", config.sim_compute_capability);
   }
   if (config.sim_slot) result.emplace_back("FARGPU_SIM_SLOT", std::to_string(*config.sim_slot));
+  if (!config.sim_shared.empty()) result.emplace_back("FARGPU_SIM_SHARED", config.sim_shared);
   if (!config.log_level.empty()) result.emplace_back("FARGPU_LOG", config.log_level);
   return result;
 }

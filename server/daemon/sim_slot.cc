@@ -1,11 +1,14 @@
 #include "server/daemon/sim_slot.h"
 
 #include <fmt/core.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 namespace fargpu::server {
 namespace {
@@ -33,6 +36,12 @@ SimSlot claim_sim_slot() {
     if (Fd claimed = claim(slot); claimed.valid()) return {slot, std::move(claimed)};
   }
   return {first, Fd()};
+}
+
+SimUsage make_sim_usage() {
+  Fd file(::memfd_create("fargpu-sim-usage", MFD_CLOEXEC));
+  if (!file.valid()) return {};
+  return {fmt::format("/proc/{}/fd/{}", ::getpid(), file.get()), std::move(file)};
 }
 
 }  // namespace fargpu::server

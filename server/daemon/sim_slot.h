@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "common/base/fd.h"
 
@@ -16,5 +17,13 @@ struct SimSlot {
   Fd claim;  // the slot is taken while this is open; none when others have all slots
 };
 SimSlot claim_sim_slot();
+
+// The file in which the daemon's workers say what they have taken of the simulated GPUs
+// (FARGPU_SIM_SHARED). It lasts as long as the descriptor.
+struct SimUsage {
+  std::string path;  // empty: there is none
+  Fd file;
+};
+SimUsage make_sim_usage();
 
 }  // namespace fargpu::server

@@ -21,6 +21,7 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (device->prohibited()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     auto context = Context::create(*device, flags, false);
+    if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
     context->set_handle(to_handle<CUcontext>(driver.registry().add(context, 0)));
     context_stack().push_back(context->handle());
     *pctx = context->handle();
@@ -280,7 +281,7 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return with_device(dev, [&](Device& device) -> CUresult {
     if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (device.retain_primary() == nullptr) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (device.retain_primary() == nullptr) return device.without_context();
     *pctx = device.primary_handle();
     return CUDA_SUCCESS;
   });

@@ -127,7 +127,7 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
     const Partition partition = description ? description->partition : whole(device);
     if (partition.device != device.ordinal()) return CUDA_ERROR_INVALID_DEVICE;
     const auto primary = device.retain_primary();
-    if (!primary) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (!primary) return device.without_context();
     auto green = std::make_shared<GreenContext>();
     green->id = next_split();
     green->device = &device;

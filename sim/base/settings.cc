@@ -222,6 +222,19 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.queue_places = static_cast<int>(value);
   }
+  if (const char* text = get("FARGPU_SIM_SHARED")) settings.shared = text;
+  if (const char* text = get("FARGPU_SIM_CONTEXT_MEMORY")) {
+    auto size = parse_bytes(trim(text));
+    if (!size || *size > settings.memory_bytes)
+      return bad_value("FARGPU_SIM_CONTEXT_MEMORY", text, "a size like 500M, at most the GPU's");
+    settings.context_bytes = *size;
+  }
+  if (const char* text = get("FARGPU_SIM_CONTEXT_END")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 10000)
+      return bad_value("FARGPU_SIM_CONTEXT_END", text, "a number of milliseconds from 0 to 10000");
+    settings.context_end_milliseconds = static_cast<int>(value);
+  }
   if (const char* text = get("FARGPU_SIM_SLOT")) {
     uint64_t value = 0;
     if (!parse_number(trim(text), &value) || value >= kSlots)

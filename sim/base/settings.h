@@ -7,8 +7,16 @@
 // context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
 // FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_WANTED_ADDRESSES (0 or 1), FARGPU_SIM_STREAM_WAITS
 // (0 or 1), FARGPU_SIM_NVML_HANG ("init" or "utilization": a call that never returns, of the
-// management library), FARGPU_SIM_SLOT (0 .. 31), FARGPU_SIM_MIG (2 .. 7) and CUDA_VISIBLE_DEVICES
-// (indices or "GPU-<uuid>" or "MIG-<uuid>" prefixes).
+// management library), FARGPU_SIM_SLOT (0 .. 31), FARGPU_SIM_MIG (2 .. 7), FARGPU_SIM_SHARED (path
+// of a file), FARGPU_SIM_CONTEXT_MEMORY (a size, that of a context on its GPU),
+// FARGPU_SIM_CONTEXT_END (milliseconds) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" or
+// "MIG-<uuid>" prefixes).
+//
+// Processes with the same FARGPU_SIM_SHARED have the memory of the GPUs together: what one has
+// taken is not free for the others (sim/memory/host_usage.h). A fargpud gives its workers a file.
+//
+// FARGPU_SIM_CONTEXT_END is the time that a context takes to end, and a process that has one. A
+// process that is killed ends at once. (A real driver takes its time then, too.)
 //
 // FARGPU_SIM_MIG divides each GPU into so many instances of equal size, as MIG does. CUDA shows a
 // process one of them: the first one, or that which CUDA_VISIBLE_DEVICES names.
@@ -70,6 +78,9 @@ struct Settings {
   // Reservations lie where they are asked for; false: where the driver chooses, always.
   bool wanted_addresses = true;
   int queue_places = 1021;   // how much may wait in a stream before who submits more waits
+  std::string shared;        // the file that says what all processes have; empty: each has its own
+  size_t context_bytes = 0;  // that a context takes
+  int context_end_milliseconds = 0;
   int slot = 0;              // where device memory lies, see above
   std::vector<int> visible;  // units in the order of the CUDA ordinals
 

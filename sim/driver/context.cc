@@ -1,6 +1,8 @@
 #include "sim/driver/context.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "sim/base/program_report.h"
 #include "sim/driver/capture.h"
@@ -19,6 +21,10 @@ uint64_t next_id() {
 }  // namespace
 
 std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool primary) {
+  const Settings& settings = Driver::get().settings();
+  if (settings.context_bytes != 0 && !device.memory().charge(settings.context_bytes))
+    return nullptr;
+  Driver::get().contexts().fetch_add(1);
   std::shared_ptr<Context> context(new Context(device, flags, primary));
   context->legacy_ =
       std::make_shared<Stream>(context, StreamRole::kLegacy, CU_STREAM_DEFAULT, 0, next_id());
@@ -205,8 +211,14 @@ void Context::destroy() {
   // Modules go before the memory they occupy.
   driver.registry().remove_owned(id_);
   memory_->abandon();
+  // A real one ends not at once.
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(driver.settings().context_end_milliseconds));
   for (const Allocation& allocation : driver.allocations().take_context(id_))
     driver.release(allocation);
+  if (driver.settings().context_bytes != 0)
+    device_.memory().refund(driver.settings().context_bytes);
+  driver.contexts().fetch_sub(1);
   std::lock_guard lock(submit_mutex_);
   streams_.clear();
   per_thread_.clear();

@@ -32,6 +32,7 @@ class Context : public std::enable_shared_from_this<Context> {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kContext;
 
+  // Null: the GPU has no memory for it.
   static std::shared_ptr<Context> create(Device& device, unsigned flags, bool primary);
 
   Device& device() const { return device_; }

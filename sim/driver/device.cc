@@ -16,7 +16,7 @@ Device::Device(const Settings& settings, int ordinal, int unit)
       threads_(settings.threads),
       prohibited_(settings.prohibited),
       name_(device_name(settings, gpu_of(unit))),
-      memory_(gpu_of(unit), settings.unit_bytes(), settings.slot),
+      memory_(gpu_of(unit), settings.unit_bytes(), settings.slot, Driver::get().host_usage(), unit),
       physical_store_(settings.unit_bytes()),
       primary_handle_(reinterpret_cast<CUcontext>(Driver::get().registry().add(
           std::make_shared<PrimaryContext>(PrimaryContext{ordinal}), 0))) {
@@ -62,6 +62,7 @@ std::shared_ptr<Context> Device::retain_primary() {
   if (prohibited_) return nullptr;
   if (!primary_) {
     primary_ = Context::create(*this, primary_flags_, true);
+    if (!primary_) return nullptr;
     primary_->set_handle(primary_handle_);
   }
   ++primary_references_;

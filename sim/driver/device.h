@@ -30,6 +30,10 @@ class Device {
   int index() const { return unit_; }  // the same in all processes
   int compute_capability() const { return compute_capability_; }
   bool prohibited() const { return prohibited_; }  // CU_COMPUTEMODE_PROHIBITED
+  // Why there is no context.
+  CUresult without_context() const {
+    return prohibited_ ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const std::string& name() const { return name_; }
   Uuid uuid() const { return device_uuid(compute_capability_, unit_); }
   std::string pci_bus_id() const;
@@ -47,7 +51,7 @@ class Device {
   // retained.
   CUcontext primary_handle() const { return primary_handle_; }
   std::shared_ptr<Context> primary() const;
-  // Null when the device's compute mode allows no contexts.
+  // Null when the device's compute mode allows no contexts, or there is no memory for one.
   std::shared_ptr<Context> retain_primary();
   CUresult release_primary();
   void reset_primary();        // the references stay

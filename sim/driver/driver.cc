@@ -8,10 +8,12 @@
 #include <mutex>
 
 #include "common/base/log.h"
+#include "sim/base/slow_end.h"
 #include "sim/base/task_queue.h"
 #include "sim/driver/context.h"
 #include "sim/driver/green_context.h"
 #include "sim/driver/pool.h"
+#include "sim/memory/host_usage.h"
 
 namespace fargpu::sim {
 namespace {
@@ -40,6 +42,11 @@ CUresult Driver::initialize() {
   TaskQueue::set_jitter(std::chrono::microseconds(settings->jitter_microseconds));
   TaskQueue::set_places(static_cast<size_t>(settings->queue_places));
   auto* driver = new Driver(std::move(*settings));
+  if (const Status shared = driver->begin_sharing(); !shared.ok()) {
+    log::error("{}", shared.message());
+    delete driver;
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
   g_driver.store(driver);
   driver->make_devices();
   driver->checkpoint_.start(*driver);
@@ -51,6 +58,15 @@ CUresult Driver::initialize() {
 bool Driver::initialized() { return g_ready.load(std::memory_order_acquire); }
 
 Driver& Driver::get() { return *g_driver.load(std::memory_order_acquire); }
+
+Status Driver::begin_sharing() {
+  if (!settings_.shared.empty()) {
+    FARGPU_ASSIGN_OR_RETURN(host_usage_, HostUsage::open(settings_.shared));
+  }
+  if (settings_.context_end_milliseconds == 0) return Status();
+  return end_slowly(std::chrono::milliseconds(settings_.context_end_milliseconds),
+                    [this] { return contexts_.load() > 0; });
+}
 
 void Driver::make_devices() {
   for (size_t i = 0; i < settings_.visible.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,6 +22,7 @@
 namespace fargpu::sim {
 
 class Context;
+class HostUsage;
 
 // Stands in the registry for a primary context whether or not it is retained.
 struct PrimaryContext {
@@ -46,6 +48,10 @@ class Driver {
   // nullptr: no such ordinal.
   Device* device(int ordinal) const;
   const Settings& settings() const { return settings_; }
+  // What all processes have taken of the GPUs; null: each has its own.
+  const std::shared_ptr<HostUsage>& host_usage() const { return host_usage_; }
+  // How many contexts there are.
+  std::atomic<int>& contexts() { return contexts_; }
 
   // A live context by handle, primary ones while retained; for a green one its primary context.
   // nullptr otherwise.
@@ -58,8 +64,11 @@ class Driver {
  private:
   explicit Driver(Settings settings) : settings_(std::move(settings)) {}
   void make_devices();
+  Status begin_sharing();
 
   Settings settings_;
+  std::shared_ptr<HostUsage> host_usage_;
+  std::atomic<int> contexts_{0};
   Registry registry_;
   RetiredImages retired_images_;
   AllocationMap allocations_;

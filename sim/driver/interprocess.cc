@@ -16,6 +16,7 @@
 #include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
 #include "sim/driver/pool.h"
+#include "sim/memory/host_usage.h"
 #include "sim/memory/reservation.h"
 
 namespace fargpu::sim {
@@ -100,6 +101,7 @@ bool Interprocess::begin() {
   auto page = SharedValue<Exports>::create("fargpu-sim-exports");
   if (!page.ok()) return false;
   (*page)->key.store(new_key());
+  if (const auto& usage = Driver::get().host_usage()) usage->export_as((*page)->key.load());
   exports_.emplace(std::move(*page));
   return true;
 }
@@ -227,6 +229,8 @@ CUresult Interprocess::map_memory(const Name& name, Allocation as, CUdeviceptr* 
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   opened_[as.base] = {reserved, bytes, 1, name.key, name.id};
+  if (const auto& usage = driver.host_usage())
+    usage->opened(name.key, name.id, device->index(), name.bytes);
   *address = as.base;
   return CUDA_SUCCESS;
 }
@@ -240,6 +244,7 @@ CUresult Interprocess::close_memory(CUdeviceptr address) {
     if (--found->second.count > 0) return CUDA_SUCCESS;
     closed = found->second;
     opened_.erase(found);
+    if (const auto& usage = Driver::get().host_usage()) usage->closed(closed.key, closed.id);
     Driver::get().allocations().erase(address);
   }
   Driver::get().addresses().free(closed.reserved, closed.bytes);
@@ -262,10 +267,13 @@ void Interprocess::ended(const Allocation& allocation) {
   if (allocation.opened) {
     const auto opened = opened_.extract(allocation.base);
     if (opened.empty()) return;
+    if (const auto& usage = Driver::get().host_usage())
+      usage->closed(opened.mapped().key, opened.mapped().id);
     // free() takes the mapping away with the addresses.
     Driver::get().addresses().free(opened.mapped().reserved, opened.mapped().bytes);
   } else if (const auto slot = slots_.extract(allocation.buffer_id); !slot.empty()) {
     (*exports_)->live[slot.mapped()].store(0);
+    if (const auto& usage = Driver::get().host_usage()) usage->freed(allocation.buffer_id);
   }
 }
 

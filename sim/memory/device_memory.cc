@@ -10,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "sim/base/settings.h"
+#include "sim/memory/host_usage.h"
 #include "sim/memory/reservation.h"
 
 namespace fargpu::sim {
@@ -27,7 +28,9 @@ uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * 
 }  // namespace
 
 // The window is larger than the memory, so that gaps and fragments never make it run out first.
-DeviceMemory::DeviceMemory(int index, size_t total_bytes, int slot) : total_(total_bytes) {
+DeviceMemory::DeviceMemory(int index, size_t total_bytes, int slot, std::shared_ptr<HostUsage> host,
+                           int unit)
+    : total_(total_bytes), host_(std::move(host)), unit_(unit) {
   const uint64_t bytes = std::max(kWindowBytes, std::bit_ceil(uint64_t{total_bytes}) * 2);
   begin_ = reserve_at(memory_begin(slot) + static_cast<uint64_t>(index) * bytes, bytes);
   if (begin_ == 0) begin_ = reserve_anywhere(bytes, kPage);
@@ -81,9 +84,9 @@ uint64_t DeviceMemory::allocate(uint64_t bytes) {
   const uint64_t charged = round_up(bytes, kAlignment);
   if (bytes == 0 || charged < bytes) return 0;
   std::lock_guard lock(mutex_);
-  if (charged > total_ - used_) return 0;
+  if (!take(charged)) return 0;
   const uint64_t address = find_range(charged);
-  if (address != 0) used_ += charged;
+  if (address == 0) give_up(charged);
   return address;
 }
 
@@ -103,7 +106,7 @@ void DeviceMemory::free(uint64_t address, uint64_t bytes) {
   const uint64_t charged = round_up(bytes, kAlignment);
   std::lock_guard lock(mutex_);
   drop_range(address, charged);
-  used_ -= charged;
+  give_up(charged);
 }
 
 void DeviceMemory::drop_range(uint64_t address, uint64_t charged) {
@@ -117,19 +120,29 @@ void DeviceMemory::drop_range(uint64_t address, uint64_t charged) {
 
 bool DeviceMemory::charge(uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (bytes > total_ - used_) return false;
-  used_ += bytes;
-  return true;
+  return take(bytes);
 }
 
 void DeviceMemory::refund(uint64_t bytes) {
   std::lock_guard lock(mutex_);
+  give_up(bytes);
+}
+
+bool DeviceMemory::take(uint64_t bytes) {
+  if (bytes > total_ - used_ || (host_ && !host_->take(unit_, bytes, total_))) return false;
+  used_ += bytes;
+  return true;
+}
+
+void DeviceMemory::give_up(uint64_t bytes) {
   used_ -= bytes;
+  if (host_) host_->give_back(unit_, bytes);
 }
 
 size_t DeviceMemory::available() const {
   std::lock_guard lock(mutex_);
-  return total_ - used_;
+  const uint64_t used = host_ ? host_->used(unit_) : used_;
+  return total_ - std::min<uint64_t>(used, total_);
 }
 
 }  // namespace fargpu::sim

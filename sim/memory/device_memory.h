@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -16,10 +17,14 @@
 
 namespace fargpu::sim {
 
+class HostUsage;
+
 class DeviceMemory {
  public:
   // `slot` (settings.h) and `index`, the physical number of the GPU, choose the window's address.
-  DeviceMemory(int index, size_t total_bytes, int slot = 0);
+  // `host`: what other processes have of `unit` counts; null: this process has it alone.
+  DeviceMemory(int index, size_t total_bytes, int slot = 0,
+               std::shared_ptr<HostUsage> host = nullptr, int unit = 0);
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
@@ -43,11 +48,15 @@ class DeviceMemory {
   size_t available() const;
 
  private:
+  bool take(uint64_t bytes);                            // needs mutex_
+  void give_up(uint64_t bytes);                         // needs mutex_
   uint64_t find_range(uint64_t charged);                // needs mutex_
   void drop_range(uint64_t address, uint64_t charged);  // needs mutex_
   bool commit(uint64_t end);
 
   const size_t total_;
+  const std::shared_ptr<HostUsage> host_;
+  const int unit_;
   mutable std::mutex mutex_;
   Fd file_;
   uint64_t begin_ = 0, end_ = 0;

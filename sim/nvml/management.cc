@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -10,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "sim/driver/device.h"
+#include "sim/memory/host_usage.h"
 
 namespace fargpu::sim::nvml {
 namespace {
@@ -22,6 +24,7 @@ struct Units {
   size_t gpus = 0;  // these come first
 };
 std::atomic<const Units*> g_units{nullptr};
+std::atomic<const HostUsage*> g_usage{nullptr};
 std::atomic<Settings::Hang> g_hang{Settings::Hang::kNone};
 
 nvmlReturn_t make_gpus() {
@@ -33,6 +36,14 @@ nvmlReturn_t make_gpus() {
   }
   g_hang.store(settings->nvml_hang);
   hang_if_told(Settings::Hang::kInit);
+  if (!settings->shared.empty()) {
+    static const auto usage = HostUsage::look(settings->shared);
+    if (!usage.ok()) {
+      log::error("{}", usage.status().message());
+      return NVML_ERROR_UNKNOWN;
+    }
+    g_usage.store(usage->get());
+  }
   const int instances = settings->instances;
   auto* units = new Units;
   const auto add = [&](int gpu, int instance) {
@@ -54,6 +65,16 @@ nvmlReturn_t make_gpus() {
 }  // namespace
 
 std::string Gpu::serial() const { return fmt::format("{}", 1650000000000 + index); }
+
+// A GPU as a whole has what its instances have.
+size_t Gpu::used_bytes() const {
+  const HostUsage* const usage = g_usage.load();
+  if (usage == nullptr) return 0;
+  uint64_t used = usage->used(unit_of(index, instance));
+  for (int each = 0; instance < 0 && each < instances; ++each)
+    used += usage->used(unit_of(index, each));
+  return std::min<size_t>(used, memory_bytes);
+}
 
 unsigned Gpu::attribute(int id) const {
   int value = 0;

@@ -27,6 +27,8 @@ struct Gpu {
   std::string uuid;
 
   std::string serial() const;
+  // What the processes of the host have of it; 0: they do not say (FARGPU_SIM_SHARED).
+  size_t used_bytes() const;
   unsigned bus() const { return static_cast<unsigned>(pci_bus(index)); }
   // A CUdevice_attribute, as the simulated driver has it.
   unsigned attribute(int id) const;

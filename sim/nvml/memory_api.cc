@@ -1,4 +1,5 @@
-// Device memory. What other processes use is not known: all of it is free.
+// Device memory. All of it is free where the processes of the host do not share their books
+// (FARGPU_SIM_SHARED).
 #include "sim/driver/device.h"
 #include "sim/nvml/api.h"
 #include "sim/nvml/readings.h"
@@ -7,14 +8,18 @@ using namespace fargpu::sim::nvml;
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
   return with_gpu(device, [&](const Gpu& gpu) {
-    return give(memory, {.total = gpu.memory_bytes, .free = gpu.memory_bytes, .used = 0});
+    const size_t used = gpu.used_bytes();
+    return give(memory, {.total = gpu.memory_bytes, .free = gpu.memory_bytes - used, .used = used});
   });
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
   return with_gpu(device, [&](const Gpu& gpu) {
-    return give_version(memory, nvmlMemory_v2,
-                        [&](nvmlMemory_v2_t& info) { info.total = info.free = gpu.memory_bytes; });
+    return give_version(memory, nvmlMemory_v2, [&](nvmlMemory_v2_t& info) {
+      info.total = gpu.memory_bytes;
+      info.used = gpu.used_bytes();
+      info.free = info.total - info.used;
+    });
   });
 }
 

@@ -43,6 +43,9 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_WANTED_ADDRESSES", "0"},
                         {"FARGPU_SIM_QUEUE", "10"},
                         {"FARGPU_SIM_SLOT", "31"},
+                        {"FARGPU_SIM_SHARED", "/a/file"},
+                        {"FARGPU_SIM_CONTEXT_MEMORY", "500M"},
+                        {"FARGPU_SIM_CONTEXT_END", "300"},
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
@@ -58,6 +61,9 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_FALSE(settings->wanted_addresses);
   EXPECT_EQ(settings->queue_places, 10);
   EXPECT_EQ(settings->slot, 31);
+  EXPECT_EQ(settings->shared, "/a/file");
+  EXPECT_EQ(settings->context_bytes, size_t{500} << 20);
+  EXPECT_EQ(settings->context_end_milliseconds, 300);
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
 }
 
@@ -76,6 +82,8 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_QUEUE", "0"},
                                           {"FARGPU_SIM_SLOT", "32"},
                                           {"FARGPU_SIM_MIG", "1"},
+                                          {"FARGPU_SIM_CONTEXT_MEMORY", "all"},
+                                          {"FARGPU_SIM_CONTEXT_END", "300ms"},
                                           {"FARGPU_SIM_JITTER", "1s"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
