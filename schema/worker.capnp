@@ -28,6 +28,11 @@
 #                 statistics, the job's memory, orders and, where the session may have further
 #                 connections, the socket for them
 #   13 settled    worker to daemon; no body; once: the session has a context
+#   14 client     daemon to worker; no body; reply: Report, at once, of which only calls, stopped and
+#                 clientGone are known
+#   15 awaitEnded  worker to daemon; no body; reply without body, when no worker is left on the GPUs of
+#                 the session whose client had ended when this was asked, or the daemon has waited
+#                 long enough for them
 #
 # Daemon and worker may be of different releases, as while a host is being updated:
 #   - Fields are added at the end, and one that the sender does not know reads as 0 or empty.
@@ -132,6 +137,7 @@ struct Report {
   # opcode. Of what stands above only calls and stopped are known then.
   stuck @9 :Bool;
   call @10 :UInt16;
+  clientGone @11 :Bool;           # reply to client: the connection of the client has ended
 }
 
 struct LastWords { reason @0 :Text; }

@@ -82,7 +82,10 @@ struct Daemon::Impl {
 
   void accept(Fd socket, std::string peer);
   void on_first_frame(const std::shared_ptr<Handshake>& handshake);
-  void on_hello(Handshake& handshake);
+  // What the first frame asks for is given: now, or once what has ended has given back what it had.
+  enum class Attempt { kFirst, kLast };
+  void admit(const std::shared_ptr<Handshake>& handshake, Attempt attempt);
+  Status on_hello(Handshake& handshake);
   Status on_join(Handshake& handshake);
   Status on_open_job(Handshake& handshake);
   Status open_session(Handshake& handshake, const HelloRequest& hello);
@@ -183,6 +186,10 @@ void Daemon::Impl::accept(Fd socket, std::string peer) {
 }
 
 void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
+  admit(handshake, Attempt::kFirst);
+}
+
+void Daemon::Impl::admit(const std::shared_ptr<Handshake>& handshake, Attempt attempt) {
   const wire::FrameHeader& header = handshake->header();
   Status status;
   if (handshake->in_the_clear()) {
@@ -190,7 +197,8 @@ void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
         StatusCode::kInvalidArgument,
         "this server takes encrypted connections only: use --tls, or tls:// before its name");
   } else if (header.opcode == wire::kHello || header.opcode == wire::kManage) {
-    return on_hello(*handshake);
+    status = on_hello(*handshake);
+    if (status.ok()) return;
   } else if (header.opcode == wire::kJoin) {
     status = on_join(*handshake);
     if (status.ok()) return;
@@ -214,24 +222,27 @@ void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
                                 "client begins; install a newer release on the server",
                                 FARGPU_VERSION, header.opcode));
   }
-  log::warn("event=refused peer={} why=\"{}\"", handshake->peer(), status.message());
-  handshake->reply_and_close(encode_refusal(header.opcode, header.sequence, status,
-                                            header.opcode == wire::kOpenJob && draining));
+  if (status.code() == StatusCode::kNoCapacity && !draining && attempt == Attempt::kFirst) {
+    return sessions.await_ended({}, 0, [this, handshake] { admit(handshake, Attempt::kLast); });
+  }
+  const auto hello = parse_hello(handshake->body());
+  const bool hellos = header.opcode == wire::kHello || header.opcode == wire::kManage;
+  log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake->peer(),
+            hellos && hello.ok() ? hello->client_name : "?", status.message());
+  handshake->reply_and_close(
+      encode_refusal(header.opcode, header.sequence, status,
+                     (hellos || header.opcode == wire::kOpenJob) && draining));
 }
 
-void Daemon::Impl::on_hello(Handshake& handshake) {
+Status Daemon::Impl::on_hello(Handshake& handshake) {
   const wire::FrameHeader& header = handshake.header();
   auto hello = parse_hello(handshake.body());
   Status status = hello.ok() ? check_hello(*hello, rules) : hello.status();
   if (status.ok() && draining && (ending || !keeper.jobs().knows(hello->job)))
     status = draining_status();
-  if (status.ok())
-    status = header.opcode == wire::kManage ? open_management(handshake, *hello)
-                                            : open_session(handshake, *hello);
-  if (status.ok()) return;
-  log::warn("event=refused peer={} client=\"{}\" why=\"{}\"", handshake.peer(),
-            hello.ok() ? hello->client_name : "?", status.message());
-  handshake.reply_and_close(encode_refusal(header.opcode, header.sequence, status, draining));
+  if (!status.ok()) return status;
+  return header.opcode == wire::kManage ? open_management(handshake, *hello)
+                                        : open_session(handshake, *hello);
 }
 
 Status Daemon::Impl::on_join(Handshake& handshake) {

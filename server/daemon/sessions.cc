@@ -20,6 +20,13 @@ namespace {
 
 // Of commands that a worker answers at once.
 constexpr auto kAnswerLimit = std::chrono::seconds(5);
+// Of a worker that is asked for its client: a thread answers that has little else to do.
+constexpr auto kClientLimit = std::chrono::seconds(1);
+
+bool share_a_unit(std::span<const size_t> a, std::span<const size_t> b) {
+  return std::any_of(a.begin(), a.end(),
+                     [b](size_t unit) { return std::find(b.begin(), b.end(), unit) != b.end(); });
+}
 
 }  // namespace
 
@@ -37,7 +44,11 @@ std::vector<std::pair<std::string, std::string>> driver_environment(const Daemon
 }
 
 Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
-    : host_(host), ids_(ids), on_end_(std::move(on_end)), host_id_(bootstrap::host_identity()) {}
+    : host_(host),
+      ids_(ids),
+      on_end_(std::move(on_end)),
+      host_id_(bootstrap::host_identity()),
+      ended_(host.loop) {}
 
 Status Sessions::start(const NewSession& session) {
   FARGPU_ASSIGN_OR_RETURN(StatisticsPage page, StatisticsPage::create("fargpu-statistics"));
@@ -81,9 +92,14 @@ Status Sessions::start(const NewSession& session) {
       [this, id = record.id](uint64_t other) { return connect_peers(id, other); },
       [this, pid] {
         if (host_.ahead != nullptr) host_.ahead->session_settled(pid);
+      },
+      [this, id = record.id](EndedClients::Done done) {
+        const SessionRecord* const session = find(id);
+        if (session != nullptr) await_ended(session->units, id, std::move(done));
       });
   const bool management = record.management;
   sessions_.emplace(pid, std::move(record));
+  count_neighbours();
   if (host_.ahead != nullptr && !management) host_.ahead->session_starts(pid);
   return Status();
 }
@@ -258,6 +274,49 @@ void Sessions::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_stat
   const auto ended = sessions_.extract(entry);
   if (host_.ahead != nullptr) host_.ahead->session_settled(ended.mapped().pid);
   on_end_(ended.mapped());
+  count_neighbours();
+  ended_.gone(ended.mapped().id);
+}
+
+// One that is starting has no context yet.
+bool Sessions::holds_memory(const SessionRecord& session) {
+  return !session.management &&
+         session.statistics->transport_bytes.load(std::memory_order_acquire) != 0;
+}
+
+void Sessions::count_neighbours() const {
+  for (const auto& [pid, session] : sessions_) {
+    const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& other) {
+      return other.first != pid && !other.second.management &&
+             share_a_unit(other.second.units, session.units);
+    });
+    session.orders->neighbours.store(static_cast<uint32_t>(others), std::memory_order_relaxed);
+  }
+}
+
+void Sessions::await_ended(std::span<const size_t> units, uint64_t except,
+                           EndedClients::Done done) {
+  std::set<uint64_t> open;
+  std::vector<const SessionRecord*> asked;
+  for (const auto& [pid, session] : sessions_) {
+    if (session.id == except || !holds_memory(session)) continue;
+    if (!units.empty() && !share_a_unit(units, session.units)) continue;
+    if (!session.link->ending()) {
+      if (session.link->version() < kEndedProtocol) continue;
+      asked.push_back(&session);
+    }
+    open.insert(session.id);
+  }
+  const auto wait = ended_.wait(std::move(open), std::move(done));
+  for (const SessionRecord* const session : asked) {
+    session->link->ask(WorkerMessage::kClient, kClientLimit,
+                       [this, wait, id = session->id](const Result<WorkerReport>& report) {
+                         const bool gone = report.ok()
+                                               ? report->client_gone
+                                               : report.status().code() == StatusCode::kLost;
+                         if (!gone) ended_.there(wait, id);
+                       });
+  }
 }
 
 void Sessions::kill_all(int signal_number) const {

@@ -10,12 +10,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/fd.h"
 #include "common/base/status.h"
 #include "server/daemon/config.h"
+#include "server/daemon/ended_clients.h"
 #include "server/daemon/runtime_folder.h"
 #include "server/daemon/worker_link.h"
 #include "server/daemon/workers_ahead.h"
@@ -93,6 +95,10 @@ class Sessions {
   void drain(uint64_t session, std::chrono::milliseconds limit, OnAnswer on_answer);
   void report(uint64_t session, OnAnswer on_answer);
 
+  // `done` is called, from the loop, when no worker is left whose client had ended by now, or after
+  // EndedClients::kLimit. `units`: those that have one of these; empty: all.
+  void await_ended(std::span<const size_t> units, uint64_t except, EndedClients::Done done);
+
   // Reaps workers that have ended.
   void reap();
   void kill_all(int signal_number) const;
@@ -111,6 +117,9 @@ class Sessions {
   // The worker of `session` asks for a socket to the one of `other`: makes it if both are of one
   // job. The asking worker's end; invalid: there is none.
   Fd connect_peers(uint64_t session, uint64_t other);
+  static bool holds_memory(const SessionRecord& session);
+  // Tells each session how many others there are on its GPUs.
+  void count_neighbours() const;
   void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
            OnAnswer on_answer);
   void end(std::map<pid_t, SessionRecord>::iterator session, int wait_status);
@@ -120,6 +129,7 @@ class Sessions {
   const OnEnd on_end_;
   const std::string host_id_;
   std::map<pid_t, SessionRecord> sessions_;
+  EndedClients ended_;
 };
 
 }  // namespace fargpu::server

@@ -14,6 +14,7 @@ using transport::Clock;
 
 // Limit per worker before others have their turn.
 constexpr size_t kMessagesPerTurn = 16;
+constexpr size_t kMostAwaiting = 4;
 // Added to the limit of a drain for the answer.
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 
@@ -36,10 +37,11 @@ Status WorkerLink::send_prepare(const PrepareOptions& options, OnPrepared on_pre
 }
 
 void WorkerLink::start(OnBroken on_broken, OnConnectPeer on_connect_peer,
-                       std::function<void()> on_settled) {
+                       std::function<void()> on_settled, OnAwaitEnded on_await_ended) {
   on_broken_ = std::move(on_broken);
   on_connect_peer_ = std::move(on_connect_peer);
   on_settled_ = std::move(on_settled);
+  on_await_ended_ = std::move(on_await_ended);
   if (!std::exchange(reading_, true)) wait();
 }
 
@@ -49,6 +51,7 @@ void WorkerLink::wait() {
                        if (error) return;
                        const Status status = self->take(kMessagesPerTurn);
                        if (status.ok()) return self->wait();
+                       self->ending_ = true;
                        // Closed by the worker: Sessions::reap() sees its end.
                        if (status.code() == StatusCode::kLost) return;
                        if (const auto broken = std::exchange(self->on_broken_, nullptr))
@@ -84,10 +87,14 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
       return broken ? report.status() : Status();
     }
   } else if (kind_of(message) == WorkerMessage::kLastWords) {
+    ending_ = true;
     FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
     return Status();
   } else if (kind_of(message) == WorkerMessage::kConnectPeer) {
     return take_connect_peer(message);
+  } else if (kind_of(message) == WorkerMessage::kAwaitEnded) {
+    take_await_ended(message.header.sequence);
+    return Status();
   } else if (kind_of(message) == WorkerMessage::kSettled && on_settled_) {
     std::exchange(on_settled_, nullptr)();
     return Status();
@@ -117,6 +124,21 @@ Status WorkerLink::take_connect_peer(const ReceivedMessage& message) {
       encode_peer_answer(message.header.sequence, socket.valid() ? 0 : kNoSuchSession),
       socket.get(), Clock::now());
   return Status();
+}
+
+// A worker asks once at a time. What is asked beyond that is answered at once.
+void WorkerLink::take_await_ended(uint32_t sequence) {
+  const auto answer = [weak = weak_from_this(), sequence] {
+    const auto self = weak.lock();
+    if (!self) return;
+    --self->awaiting_;
+    if (self->socket_.is_open()) {
+      (void)send_message(self->socket_.native_handle(), encode_await_ended_answer(sequence),
+                         Clock::now());
+    }
+  };
+  if (++awaiting_ > kMostAwaiting || !on_await_ended_) return answer();
+  on_await_ended_(answer);
 }
 
 bool WorkerLink::send_peer(uint64_t session, const Fd& socket) {
@@ -179,6 +201,8 @@ void WorkerLink::close() {
   on_connect_peer_ = nullptr;
   on_prepared_ = nullptr;
   on_settled_ = nullptr;
+  on_await_ended_ = nullptr;
+  ending_ = true;
   for (auto& [sequence, question] : std::exchange(questions_, {})) {
     if (question.on_answer)
       post(std::move(question.on_answer), Status(StatusCode::kLost, "the worker has ended"));

@@ -31,6 +31,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // The worker asks for a socket to the worker of that session. Returns the socket that it gets;
   // invalid: it gets none.
   using OnConnectPeer = std::function<Fd(uint64_t session)>;
+  // The worker asks to be told when others have ended (awaitEnded); `done` answers it.
+  using OnAwaitEnded = std::function<void(std::function<void()> done)>;
   // Limit of commands that wait for their answer.
   static constexpr size_t kMostUnanswered = 32;
   // Limit of unsolicited messages. A newer worker may send a few.
@@ -50,8 +52,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // Reads from now on. `on_broken` is called at most once; nothing is read afterwards. Called once
   // more when a worker that was started ahead gets a session.
   void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr,
-             std::function<void()> on_settled = nullptr);
-  // Sends kReport, kStop, kResume or kDrain. `on_answer` is called once, from the loop: with the
+             std::function<void()> on_settled = nullptr, OnAwaitEnded on_await_ended = nullptr);
+  // Sends kReport, kStop, kResume, kDrain or kClient. `on_answer` is called once, from the loop: with the
   // report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older worker), kLost
   // (the worker has ended), or kNoCapacity (it does not take what was sent before).
   void ask(WorkerMessage command, std::chrono::milliseconds limit, OnAnswer on_answer);
@@ -60,6 +62,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   bool send_peer(uint64_t session, const Fd& socket);
   // The worker's process has ended: reads what it has sent, and answers open commands with kLost.
   void close();
+  // The worker has said its last words, or its socket is closed: its process is about to end.
+  bool ending() const { return ending_; }
   // Of the worker's protocol; 0: it has not said anything yet.
   uint16_t version() const { return version_; }
   const std::string& last_words() const { return last_words_; }
@@ -75,6 +79,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   Status take_one(const ReceivedMessage& message);
   Status take_prepared(const ReceivedMessage& message);
   Status take_connect_peer(const ReceivedMessage& message);
+  void take_await_ended(uint32_t sequence);
   void answer(uint32_t sequence, const Result<WorkerReport>& report);
   void post(OnAnswer on_answer, Result<WorkerReport> report);
 
@@ -84,11 +89,13 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   OnConnectPeer on_connect_peer_;
   OnPrepared on_prepared_;
   std::function<void()> on_settled_;
+  OnAwaitEnded on_await_ended_;
   std::map<uint32_t, Question> questions_;  // by sequence
   uint32_t sequence_ = 0;
   size_t unasked_ = 0;
+  size_t awaiting_ = 0;       // kAwaitEnded that is not answered
   std::set<uint64_t> peers_;  // sessions to which the worker has asked for a socket and got one
-  bool started_ = false, reading_ = false, preparing_ = false;
+  bool started_ = false, reading_ = false, preparing_ = false, ending_ = false;
   uint16_t version_ = 0;  // the worker's
   std::string last_words_;
 };

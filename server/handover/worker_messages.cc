@@ -339,7 +339,16 @@ MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport&
     root.setHostFunctions(report.host_functions);
     root.setStuck(report.stuck);
     root.setCall(report.call);
+    root.setClientGone(report.client_gone);
   });
+}
+
+MessageBytes encode_await_ended(uint32_t sequence) {
+  return without_body(header_of(WorkerMessage::kAwaitEnded, wire::kWantReply, sequence));
+}
+
+MessageBytes encode_await_ended_answer(uint32_t sequence) {
+  return without_body(header_of(WorkerMessage::kAwaitEnded, wire::kReply, sequence));
 }
 
 MessageBytes encode_peer(WorkerMessage kind, uint64_t session, uint32_t sequence) {
@@ -386,6 +395,7 @@ Result<WorkerReport> parse_report(const ReceivedMessage& reply) {
         report.host_functions = root.getHostFunctions();
         report.stuck = root.getStuck();
         report.call = root.getCall();
+        report.client_gone = root.getClientGone();
         return report;
       });
 }

@@ -18,7 +18,7 @@ namespace fargpu::server {
 
 // The field `version` of Start, Prepare, Probe and Started: what this release sends, and the oldest
 // that it accepts.
-inline constexpr uint16_t kWorkerProtocol = 3, kOldestWorkerProtocol = 1;
+inline constexpr uint16_t kWorkerProtocol = 4, kOldestWorkerProtocol = 1;
 
 enum class WorkerMessage : uint16_t {
   kStart = 1,
@@ -34,6 +34,8 @@ enum class WorkerMessage : uint16_t {
   kPeerConnected = 11,
   kPrepare = 12,
   kSettled = 13,
+  kClient = 14,
+  kAwaitEnded = 15,
 };
 // Results of a reply.
 inline constexpr int32_t kUnknownMessage = 1, kNoSuchSession = 2;
@@ -41,6 +43,8 @@ inline constexpr int32_t kUnknownMessage = 1, kNoSuchSession = 2;
 inline constexpr uint16_t kPeerProtocol = 2;
 // A worker says that its session has settled from this version of its daemon on.
 inline constexpr uint16_t kAheadProtocol = 3;
+// Each asks the other about clients that have ended from this version on.
+inline constexpr uint16_t kEndedProtocol = 4;
 inline WorkerMessage kind_of(const ReceivedMessage& message) {
   return static_cast<WorkerMessage>(message.header.opcode);
 }
@@ -54,6 +58,7 @@ struct WorkerReport {
   uint32_t waits = 0, helper_calls = 0, host_functions = 0;
   bool stuck = false;
   uint16_t call = 0;
+  bool client_gone = false;
 };
 
 // kProtocol: malformed, or a text or list is too long. kVersion: the sender is too old.
@@ -89,6 +94,8 @@ MessageBytes encode_last_words(const std::string& reason);
 MessageBytes encode_peer(WorkerMessage kind, uint64_t session, uint32_t sequence = 0);
 Result<uint64_t> parse_peer(std::span<const std::byte> body);
 MessageBytes encode_peer_answer(uint32_t sequence, int32_t result);
+MessageBytes encode_await_ended(uint32_t sequence);
+MessageBytes encode_await_ended_answer(uint32_t sequence);
 // Printable.
 Result<std::string> parse_last_words(std::span<const std::byte> body);
 

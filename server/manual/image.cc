@@ -243,13 +243,20 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     load->add_logs(given.infoLogBytes, given.errorLogBytes);
     look_for_printing(worker, load);
     const LaterReply later(worker, request);
-    worker.parts().completion.off_thread_exclusive(
-        request.header.context, worker.parts().contexts.device_of(request.header.context),
-        [&driver = worker.driver(), load] {
-          JitOptions& jit = load->options;
-          if (driver.cuFuncGetParamInfo == nullptr) load->learn_layouts();
-          return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),
-                                           jit.ids(), jit.values());
+    with_memory(
+        worker,
+        [later, load](std::function<void(CUresult)> done) {
+          SessionParts& parts = later.worker().parts();
+          const uint16_t context = later.header().context;
+          parts.completion.off_thread_exclusive(
+              context, parts.contexts.device_of(context),
+              [&driver = later.worker().driver(), load] {
+                JitOptions jit = load->options;  // the driver writes the logs' sizes into it
+                if (driver.cuFuncGetParamInfo == nullptr) load->learn_layouts();
+                return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),
+                                                 jit.ids(), jit.values());
+              },
+              std::move(done));
         },
         [later, load](CUresult result) { module_loaded(later, *load, result); });
     return Status();
@@ -272,13 +279,18 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     if (load->image.data() == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);
     look_for_printing(worker, load);
     const LaterReply later(worker, request);
-    worker.parts().completion.off_thread(
-        request.header.context,
-        [&driver = worker.driver(), load] {
-          JitOptions& jit = load->options;
-          if (driver.cuKernelGetParamInfo == nullptr) load->learn_layouts();
-          return driver.cuLibraryLoadData(&load->loaded, load->image.data(), jit.ids(),
-                                          jit.values(), jit.count(), nullptr, nullptr, 0);
+    with_memory(
+        worker,
+        [later, load](std::function<void(CUresult)> done) {
+          later.worker().parts().completion.off_thread(
+              later.header().context,
+              [&driver = later.worker().driver(), load] {
+                JitOptions& jit = load->options;
+                if (driver.cuKernelGetParamInfo == nullptr) load->learn_layouts();
+                return driver.cuLibraryLoadData(&load->loaded, load->image.data(), jit.ids(),
+                                                jit.values(), jit.count(), nullptr, nullptr, 0);
+              },
+              std::move(done));
         },
         [later, load](CUresult result) {
           Worker& worker = later.worker();

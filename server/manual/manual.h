@@ -2,6 +2,7 @@
 // body becomes kProtocol in decoded().
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "common/wire/data.h"
@@ -59,6 +60,17 @@ class LaterReply {
   wire::FrameHeader header_;
   ContextRef context_;
 };
+
+// A call of a helper thread that found no memory is made once more, when other sessions that may
+// hold some have ended. `start(done)` begins it; `done(result)` is called once.
+inline void with_memory(Worker& worker, std::function<void(std::function<void(CUresult)>)> start,
+                        std::function<void(CUresult)> done) {
+  start([&worker, start, done](CUresult result) {
+    EndedSessions& ended = worker.parts().ended_sessions;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ended.any_others()) return done(result);
+    ended.wait([start, done] { start(done); });
+  });
+}
 
 using wire::as_bytes;
 

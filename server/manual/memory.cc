@@ -28,7 +28,9 @@ bool only_device_memory(Copy& copy) {
 
 }  // namespace
 
-Status manual_cuMemGetInfo_v2(Worker& worker, const Request& request) {
+namespace {
+
+Status answer_memory_info(Worker& worker, const Request& request) {
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
   size_t free_bytes = 0;
   size_t total_bytes = 0;
@@ -44,6 +46,18 @@ Status manual_cuMemGetInfo_v2(Worker& worker, const Request& request) {
   results.setFree(free_bytes);
   results.setTotal(total_bytes);
   return frame.send(CUDA_SUCCESS);
+}
+
+}  // namespace
+
+Status manual_cuMemGetInfo_v2(Worker& worker, const Request& request) {
+  EndedSessions& ended = worker.parts().ended_sessions;
+  if (!ended.any_others()) return answer_memory_info(worker, request);
+  // A transport that fails is noticed by the executor.
+  ended.wait([&worker, header = request.header] {
+    (void)answer_memory_info(worker, {header, {}, {}});
+  });
+  return Status();
 }
 
 Status manual_cuMemAllocPitch_v2(Worker& worker, const Request& request) {

@@ -41,13 +41,20 @@ Status manual_fgStreamCreate(Worker& worker, const Request& request) {
     if (kind == kStreamOfGreenContext) FARGPU_NEEDS_DRIVER(cuGreenCtxStreamCreate);
     const auto made = std::make_shared<CUstream>();
     const LaterReply later(worker, request);
-    worker.parts().completion.off_thread(
-        request.header.context,
-        [&driver = worker.driver(), made, green, given] {
-          if (given.kind == kPlainStream) return driver.cuStreamCreate(made.get(), given.flags);
-          if (given.kind == kStreamWithPriority)
-            return driver.cuStreamCreateWithPriority(made.get(), given.flags, given.priority);
-          return driver.cuGreenCtxStreamCreate(made.get(), green, given.flags, given.priority);
+    with_memory(
+        worker,
+        [later, made, green, given](std::function<void(CUresult)> done) {
+          later.worker().parts().completion.off_thread(
+              later.header().context,
+              [&driver = later.worker().driver(), made, green, given] {
+                if (given.kind == kPlainStream)
+                  return driver.cuStreamCreate(made.get(), given.flags);
+                if (given.kind == kStreamWithPriority)
+                  return driver.cuStreamCreateWithPriority(made.get(), given.flags, given.priority);
+                return driver.cuGreenCtxStreamCreate(made.get(), green, given.flags,
+                                                     given.priority);
+              },
+              std::move(done));
         },
         [later, made, id = given.stream_id](CUresult result) {
           if (result == CUDA_SUCCESS) {

@@ -10,15 +10,18 @@ namespace fargpu::server {
 CUresult MemoryAccount::charge(CUdevice device, uint64_t bytes) {
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
   const CUresult result = ledger_.charge(static_cast<size_t>(device), bytes);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && limit() != 0 && !std::exchange(told_limit_, true))
-    tell_limit(static_cast<size_t>(device), bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && limit() != 0)
+    refused_ = {static_cast<size_t>(device), bytes};
   publish();
   return result;
 }
 
 // What the worker writes there appears on the program's stderr, before the call with the error
 // returns.
-void MemoryAccount::tell_limit(size_t device, uint64_t bytes) const {
+void MemoryAccount::tell_refusal() {
+  const auto refused = std::exchange(refused_, std::nullopt);
+  if (!refused || std::exchange(told_limit_, true)) return;
+  const auto [device, bytes] = *refused;
   std::fprintf(
       stderr,
       "fargpu: out of memory by the job's limit, not the GPU's: %s of each GPU, of which %s "

@@ -35,6 +35,10 @@ class MemoryAccount {
   // Before an allocation. OUT_OF_MEMORY: over the limit; INVALID_DEVICE: not one of the session's.
   CUresult charge(CUdevice device, uint64_t bytes);
   void refund(size_t device, uint64_t bytes);
+  // The last allocation that the job's limit refused is said on the program's stderr, once in a
+  // session; or it is not, since it is tried again.
+  void tell_refusal();
+  void forget_refusal() { refused_.reset(); }
   // On the current context's device.
   CUresult charge(uint64_t bytes);
   void refund(uint64_t bytes) { refund(contexts_.current_device(), bytes); }
@@ -110,7 +114,6 @@ class MemoryAccount {
   bool begins_at(CUdeviceptr pointer) const;
   void refund(const PhysicalMemory::Refunds& refunds);
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
-  void tell_limit(size_t device, uint64_t bytes) const;
   void publish() { published_.store(ledger_.used_everywhere(), std::memory_order_relaxed); }
 
   struct Held {
@@ -119,6 +122,7 @@ class MemoryAccount {
   };
 
   Ledger ledger_;
+  std::optional<Held> refused_;
   bool told_limit_ = false;
   std::unordered_map<uint64_t, Held> arrays_;  // by id
   std::set<CUdeviceptr> left_;                 // by graphs, and not freed

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "schema/nvml/nvml.h"
@@ -36,6 +38,12 @@ class Desk {
     return place < devices_.size() ? devices_[place] : nullptr;
   }
   std::optional<size_t> place_of(nvmlDevice_t device) const;
+  // Called before memory and processes are looked at: what other programs that have ended still
+  // hold goes first.
+  void before_look(std::function<void()> await_ended) { await_ended_ = std::move(await_ended); }
+  void look() const {
+    if (await_ended_) await_ended_();
+  }
 
   // Of one GPU: what the job may have of its `total` bytes, and what it has taken. `free_of_all`:
   // what is free on the whole GPU.
@@ -59,6 +67,7 @@ class Desk {
   const JobMemory& memory_;
   const uint64_t limit_;
   const uint64_t client_host_;
+  std::function<void()> await_ended_;
 };
 
 }  // namespace fargpu::server

@@ -42,8 +42,13 @@ Status decoded(const char* name, Body&& body) {
 }
 
 inline Status answer(Worker& worker, const Request& request, CUresult result) {
-  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) [[unlikely]]
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) [[unlikely]] {
+    // No context: the GPU is one process's at a time, and that of another one is ending.
+    const bool may_change =
+        result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (may_change && worker.tries_again(request)) return Status();
     worker.before_error();
+  }
   return worker.responder().reply(request.header, result);
 }
 

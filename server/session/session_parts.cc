@@ -27,6 +27,7 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
       posted(transport),
       core{driver, responder, output, contexts, handles, pending, posted, stream_events},
       sharing(core, memory, setup.sharing),
+      ended_sessions(core, setup.daemon),
       ordered_copies(core, stream_holds, staging, remote_staging, memory, max_bulk_bytes),
       event_waits(core, completion),
       host_gate(core, stream_holds),

@@ -28,6 +28,7 @@
 #include "server/object/device_resources.h"
 #include "server/object/kept_objects.h"
 #include "server/object/object_end.h"
+#include "server/sharing/ended_sessions.h"
 #include "server/sharing/sharing.h"
 #include "server/stream/completion.h"
 #include "server/stream/copy_fences.h"
@@ -47,6 +48,7 @@ struct SessionSetup {
   DirectMemory::Options direct;
   JobMemory* job_memory = nullptr;  // outlives the session; null: it is alone in its job
   ShareSetup sharing;
+  EndedSessions::Source daemon;
 };
 
 struct SessionParts {
@@ -94,6 +96,7 @@ struct SessionParts {
   PostedTasks posted;
   const Core core;
   Sharing sharing;
+  EndedSessions ended_sessions;
   // Last, so that they go first: they hold staging blocks, and threads that post.
   KeptObjects kept_objects{handles};
   PendingList pending;

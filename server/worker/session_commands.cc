@@ -1,5 +1,7 @@
 #include "server/worker/session_commands.h"
 
+#include <poll.h>
+
 #include <utility>
 
 #include "common/base/log.h"
@@ -19,9 +21,18 @@ bool SessionCommands::take() {
     if (source_.links != nullptr) source_.links->arrived(*message, std::move(descriptor));
     return true;
   }
+  if (message->is_reply() && kind_of(*message) == WorkerMessage::kAwaitEnded) {
+    worker_.parts().posted.post([this, sequence = message->header.sequence] {
+      worker_.parts().ended_sessions.answered(sequence);
+    });
+    return true;
+  }
   if (message->is_reply()) return true;
   Command command{message->header, Clock::now()};
   switch (kind_of(*message)) {
+    case WorkerMessage::kClient:
+      answer_about_client(message->header);
+      return true;
     case WorkerMessage::kReport:
     case WorkerMessage::kStop:
     case WorkerMessage::kResume:
@@ -46,6 +57,16 @@ bool SessionCommands::take() {
   changed_.notify_all();
   if (kind_of(*message) == WorkerMessage::kReport) answer_for_the_executor(command);
   return true;
+}
+
+void SessionCommands::answer_about_client(const wire::FrameHeader& command) const {
+  WorkerReport report;
+  report.calls = statistics_.calls.load(std::memory_order_relaxed);
+  report.stopped = stopped();
+  pollfd client{source_.client, POLLRDHUP, 0};
+  report.client_gone = activity_.peer_gone() ||
+                       (source_.client >= 0 && ::poll(&client, 1, 0) > 0 && client.revents != 0);
+  (void)send_message(source_.socket, encode_report(command, report), Clock::now());
 }
 
 // The executor gets half a second to answer by itself.

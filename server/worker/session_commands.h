@@ -27,6 +27,7 @@ class SessionCommands {
     const SessionOrders* orders = &kNoOrders;
     PeerLinks* links = nullptr;  // that get what the daemon says about other sessions
     uint16_t version = 0;        // of the daemon's protocol
+    int client = -1;             // the client's connection: it ends when the client does
   };
   // All of it outlives the commands.
   SessionCommands(const Source& source, SessionWorker& worker, SessionStatistics& statistics,
@@ -56,6 +57,8 @@ class SessionCommands {
     // The executor and the watch may both reply; the first to set this does.
     std::shared_ptr<std::atomic<bool>> answered = std::make_shared<std::atomic<bool>>(false);
   };
+  // By the watch itself, whatever the executor does.
+  void answer_about_client(const wire::FrameHeader& command) const;
   bool can_answer(const Command& command, bool standing);
   void answer(const Command& command, const WorkerReport& report);
   void answer_for_the_executor(const Command& command);

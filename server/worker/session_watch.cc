@@ -80,8 +80,10 @@ bool SessionWatch::stop_requested(std::chrono::milliseconds within) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         until - std::chrono::steady_clock::now());
     if (left.count() <= 0) return false;
-    pollfd waker{waker_.get(), POLLIN, 0};
-    if (::poll(&waker, 1, static_cast<int>(left.count())) > 0) waker_.drain();
+    pollfd descriptors[] = {{waker_.get(), POLLIN, 0}, {commands_.descriptor, POLLIN, 0}};
+    if (::poll(descriptors, std::size(descriptors), static_cast<int>(left.count())) <= 0) continue;
+    waker_.drain();
+    if (descriptors[1].revents != 0 && !commands_.take()) commands_.descriptor = -1;
   }
   return true;
 }

@@ -4,13 +4,45 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "generated/server/dispatch.h"
 
 namespace fargpu::server {
+namespace {
+
+bool makes_memory(uint16_t opcode) {
+  switch (opcode) {
+    case schema::op_cuMemAlloc_v2:
+    case schema::op_cuMemAllocPitch_v2:
+    case schema::op_cuMemAllocAsync:
+    case schema::op_cuMemAllocFromPoolAsync:
+    case schema::op_cuMemPoolCreate:
+    case schema::op_cuMemCreate:
+    case schema::op_cuMemMap:
+    case schema::op_cuMemSetAccess:
+    case schema::op_cuArrayCreate_v2:
+    case schema::op_cuArray3DCreate_v2:
+    case schema::op_cuMipmappedArrayCreate:
+    case schema::op_cuCtxSetLimit:
+    case schema::op_fgGraphAllocate:
+    case schema::op_fgPrimaryRetain:
+    case schema::op_fgContextCreate:
+    case schema::op_fgGreenCreate:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 using rpc::HandleKind;
 
@@ -31,6 +63,37 @@ CUresult SessionWorker::find(HandleKind kind, uint64_t id, void** handle) {
   if (kind == HandleKind::kFunction && rpc::handle_kind(id) == HandleKind::kKernel)
     kind = HandleKind::kKernel;
   return parts_.handles.find(kind, id, handle);
+}
+
+// Only a request that somebody waits for: what is submitted without a wait has a place in the order
+// of its stream.
+bool SessionWorker::tries_again(const Request& request) {
+  if (trying_again_ || !makes_memory(request.header.opcode) || !request.bulk.empty() ||
+      (request.header.flags & wire::kWantReply) == 0 || !parts_.ended_sessions.any_others())
+    return false;
+  const DispatchEntry* const entry = find_dispatch(request.header.opcode);
+  if (entry == nullptr || entry->handler == nullptr) return false;
+  struct Kept {
+    wire::FrameHeader header;
+    std::vector<uint64_t> body;  // words, for the alignment
+  };
+  const auto kept = std::make_shared<Kept>(
+      Kept{request.header, std::vector<uint64_t>((request.body.size() + 7) / 8)});
+  std::memcpy(kept->body.data(), request.body.data(), request.body.size());
+  parts_.memory.forget_refusal();
+  parts_.ended_sessions.wait([this, kept, bytes = request.body.size(), handler = entry->handler] {
+    trying_again_ = true;
+    const auto body = std::as_bytes(std::span(kept->body)).first(bytes);
+    // A transport that fails is noticed by the executor. The body was read before.
+    (void)handler(*this, {kept->header, body, {}});
+    trying_again_ = false;
+  });
+  return true;
+}
+
+void SessionWorker::before_error() {
+  parts_.memory.tell_refusal();
+  parts_.output.before_error();
 }
 
 Status SessionWorker::describe(const wire::FrameHeader& request) {

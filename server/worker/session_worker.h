@@ -39,7 +39,8 @@ class SessionWorker final : public Worker {
     parts_.memory.remember(pointer, bytes);
   }
   void forget_allocation(CUdeviceptr pointer) override { parts_.memory.forget(pointer); }
-  void before_error() override { parts_.output.before_error(); }
+  bool tries_again(const Request& request) override;
+  void before_error() override;
   void defer(std::function<bool()> poll) override { parts_.pending.add(std::move(poll)); }
 
   // For the executor.
@@ -74,6 +75,7 @@ class SessionWorker final : public Worker {
 
  private:
   SessionParts parts_;
+  bool trying_again_ = false;
 };
 
 }  // namespace fargpu::server

@@ -180,11 +180,13 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
                      options.client_limits,
                      direct_options(),
                      &*job_memory,
-                     {links->get(), {options.daemon, options.job, options.session}}};
+                     {links->get(), {options.daemon, options.job, options.session}},
+                     {kControlFd, options.daemon_version, &**orders}};
   SessionWorker worker(driver.table(), *transport, **page, output, setup);
   worker.responder().client_knows(options.client_control);
-  Executor executor(worker, *transport, **page, spin_time(),
-                    {kControlFd, &**orders, links->get(), options.daemon_version});
+  Executor executor(
+      worker, *transport, **page, spin_time(),
+      {kControlFd, &**orders, links->get(), options.daemon_version, transport->peer_socket()});
   std::optional<BulkReceiver> bulk;
   if (link->bulk != nullptr) {
     bulk.emplace(std::move(link->bulk), worker.parts().ordered_copies, worker.parts().posted);

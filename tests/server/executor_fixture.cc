@@ -165,6 +165,11 @@ DriverTable FakeDriver::table() {
     *pointer = 0x7000;
     return noted("cuMemAlloc " + std::to_string(bytes));
   };
+  t.cuMemGetInfo_v2 = [](size_t* free, size_t* total) {
+    *free = 1000;
+    *total = 2000;
+    return noted("cuMemGetInfo");
+  };
   t.cuMemFree_v2 = [](CUdeviceptr) { return noted("cuMemFree"); };
   t.cuArray3DCreate_v2 = [](CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
     *array = handle<CUarray>(0xa1);
@@ -329,6 +334,7 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   setup.image_folder = images_;
   setup.image_cache_bytes = 1u << 20;
   setup.memory_bytes = memory_bytes;
+  setup.daemon = {daemon_.socket, daemon_.version, daemon_.orders};
   worker_ = std::make_unique<SessionWorker>(table_, *server_, statistics_, capture_, setup);
   worker_->responder().client_knows(client_control_);
   constexpr std::string_view kPrints = "vprintf";

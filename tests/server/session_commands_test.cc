@@ -30,10 +30,11 @@ class SessionCommandsTest : public ExecutorTest {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     clients_end_.reset(ends[0]);
     peer_end_.reset(ends[1]);
-    daemon_ = {worker_end_.get(), &orders_};
+    daemon_ = {worker_end_.get(), &orders_, nullptr, kWorkerProtocol, peer_end_.get()};
     peer_ = peer_end_.get();
     start();
     enter();
+    EXPECT_EQ(kind_of(answer()), WorkerMessage::kSettled);
   }
   void TearDown() override {
     orders_.stopped = 0;
@@ -108,6 +109,53 @@ TEST_F(SessionCommandsTest, AStoppedSessionTakesNothingAndLosesNothing) {
   EXPECT_EQ(result(last), CUDA_SUCCESS);
   for (int i = 0; i <= 100; ++i)
     EXPECT_EQ(driver().count("cuMemsetD8Async " + std::to_string(i)), 1u) << i;
+}
+
+TEST_F(SessionCommandsTest, WhetherTheClientIsThereIsSaidAtOnce) {
+  EXPECT_FALSE(ask(WorkerMessage::kClient).client_gone);
+  clients_end_.reset();
+  EXPECT_TRUE(ask(WorkerMessage::kClient).client_gone);
+  // The watch has noticed the end of the client by now, and yet it answers.
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(ask(WorkerMessage::kClient).client_gone);
+}
+
+TEST_F(SessionCommandsTest, FreeMemoryWaitsForOthersThatHaveEnded) {
+  const auto ask_for_memory = [this] {
+    return send<schema::CuMemGetInfoV2Params>(schema::op_cuMemGetInfo_v2, [](auto) {});
+  };
+  EXPECT_EQ(result(ask_for_memory()), CUDA_SUCCESS);  // alone on the GPU: nobody is asked
+  orders_.neighbours = 1;
+  const uint32_t first = ask_for_memory();
+  const ReceivedMessage asked = answer();
+  EXPECT_EQ(kind_of(asked), WorkerMessage::kAwaitEnded);
+  const size_t before = driver().count("cuMemGetInfo");
+  // What comes while the daemon is asked is asked for again: others may have ended since.
+  const uint32_t second = ask_for_memory();
+  EXPECT_EQ(result(set(1, wire::kWantReply)), CUDA_SUCCESS);
+  EXPECT_EQ(driver().count("cuMemGetInfo"), before);
+  tell(encode_await_ended_answer(asked.header.sequence));
+  EXPECT_EQ(result(first), CUDA_SUCCESS);
+  const ReceivedMessage again = answer();
+  EXPECT_NE(again.header.sequence, asked.header.sequence);
+  tell(encode_await_ended_answer(again.header.sequence));
+  EXPECT_EQ(result(second), CUDA_SUCCESS);
+}
+
+TEST_F(SessionCommandsTest, AnAllocationThatFindsNoMemoryIsMadeAgain) {
+  orders_.neighbours = 1;
+  driver().fail("cuMemAlloc 4096", CUDA_ERROR_OUT_OF_MEMORY);
+  const uint32_t first = allocate(4096);
+  const ReceivedMessage asked = answer();
+  EXPECT_EQ(kind_of(asked), WorkerMessage::kAwaitEnded);
+  driver().fail("cuMemAlloc 4096", CUDA_SUCCESS);
+  tell(encode_await_ended_answer(asked.header.sequence));
+  EXPECT_EQ(result(first), CUDA_SUCCESS);
+  // Once, and then it is said.
+  driver().fail("cuMemAlloc 4096", CUDA_ERROR_OUT_OF_MEMORY);
+  const uint32_t second = allocate(4096);
+  tell(encode_await_ended_answer(answer().header.sequence));
+  EXPECT_EQ(result(second), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_F(SessionCommandsTest, WhatWasTakenBeforeGoesOnAndADrainWaitsForIt) {

@@ -86,6 +86,47 @@ TEST_F(WorkerLinkTest, AnswersFindTheirQuestions) {
   EXPECT_TRUE(broken_.ok());
 }
 
+TEST_F(WorkerLinkTest, AWorkerIsToldWhenOthersHaveEnded) {
+  std::vector<std::function<void()>> open;
+  link_->start([this](const Status& why) { broken_ = why; }, nullptr, nullptr,
+               [&open](std::function<void()> done) { open.push_back(std::move(done)); });
+  say(encode_started());
+  say(encode_await_ended(7));
+  turn();
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(receive_message(worker_.get(), Clock::now()).status().code(), StatusCode::kTimeout);
+  open[0]();
+  const ReceivedMessage told = heard();
+  EXPECT_EQ(kind_of(told), WorkerMessage::kAwaitEnded);
+  EXPECT_TRUE(told.is_reply());
+  EXPECT_EQ(told.header.sequence, 7u);
+}
+
+TEST_F(WorkerLinkTest, AWorkerThatAsksAndAsksIsAnsweredAtOnce) {
+  std::vector<std::function<void()>> open;
+  link_->start([this](const Status& why) { broken_ = why; }, nullptr, nullptr,
+               [&open](std::function<void()> done) { open.push_back(std::move(done)); });
+  say(encode_started());
+  for (uint32_t i = 0; i < 100; ++i) {
+    say(encode_await_ended(i));
+    turn();
+  }
+  EXPECT_TRUE(broken_.ok());
+  EXPECT_LT(open.size(), 10u);
+  EXPECT_EQ(heard().header.sequence, static_cast<uint32_t>(open.size()));
+  link_->close();
+  for (const auto& done : open) done();  // too late, and nothing
+}
+
+TEST_F(WorkerLinkTest, LastWordsAreTheBeginningOfTheEnd) {
+  say(encode_started());
+  turn();
+  EXPECT_FALSE(link_->ending());
+  say(encode_last_words("the client said bye"));
+  turn();
+  EXPECT_TRUE(link_->ending());
+}
+
 TEST_F(WorkerLinkTest, AWorkerThatIsStartedAheadSaysOnceThatItIsReady) {
   int ready = 0, settled = 0;
   ASSERT_TRUE(link_->send_prepare({}, [&](const Status& status) { ready += status.ok(); }).ok());

@@ -7,6 +7,7 @@ namespace fargpu::server {
 nvmlReturn_t manual_nvmlDeviceGetMemoryInfo(Desk& desk, nvmlDevice_t device, nvmlMemory_t* memory) {
   if (desk.nvml().nvmlDeviceGetMemoryInfo == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
   if (memory == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  desk.look();
   const nvmlReturn_t result = desk.nvml().nvmlDeviceGetMemoryInfo(device, memory);
   if (result != NVML_SUCCESS) return result;
   const Desk::Memory job = desk.memory(device, memory->total, memory->free);
@@ -20,6 +21,7 @@ nvmlReturn_t manual_nvmlDeviceGetMemoryInfo_v2(Desk& desk, nvmlDevice_t device,
                                                nvmlMemory_v2_t* memory) {
   if (desk.nvml().nvmlDeviceGetMemoryInfo_v2 == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
   if (memory == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  desk.look();
   const nvmlReturn_t result = desk.nvml().nvmlDeviceGetMemoryInfo_v2(device, memory);
   if (result != NVML_SUCCESS) return result;
   const Desk::Memory job = desk.memory(device, memory->total, memory->free);
@@ -66,6 +68,7 @@ nvmlReturn_t manual_nvmlDeviceGetConfComputeProtectedMemoryUsage(Desk& desk, nvm
                                                                  nvmlMemory_t* memory) {
   if (desk.nvml().nvmlDeviceGetConfComputeProtectedMemoryUsage == nullptr)
     return NVML_ERROR_FUNCTION_NOT_FOUND;
+  desk.look();
   const nvmlReturn_t result =
       desk.nvml().nvmlDeviceGetConfComputeProtectedMemoryUsage(device, memory);
   if (result != NVML_SUCCESS || memory == nullptr) return result;

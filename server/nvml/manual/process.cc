@@ -9,6 +9,7 @@ template <typename Info>
 nvmlReturn_t list(Desk& desk, nvmlDevice_t device, unsigned int* count, Info* infos) {
   // Only who asks how many there are, with no room, may leave the list out.
   if (count == nullptr || (infos == nullptr && *count != 0)) return NVML_ERROR_INVALID_ARGUMENT;
+  desk.look();
   const auto processes = desk.processes(device);
   const unsigned int room = *count;
   *count = static_cast<unsigned int>(processes.size());

@@ -13,7 +13,10 @@
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/server/nvml/table.h"
+#include "server/handover/await_ended.h"
 #include "server/handover/hello.h"
+#include "server/handover/session_orders.h"
+#include "server/handover/worker_messages.h"
 #include "server/nvml/session/management_session.h"
 #include "server/nvml/session/nvml_library.h"
 #include "server/nvml/session/peer_watch.h"
@@ -103,6 +106,15 @@ Status run_management(const WorkerOptions& options, const std::function<void()>&
   FARGPU_ASSIGN_OR_RETURN(const auto transport, open_transport(options));
   (*page)->set_transport("management, " + transport->describe());
   Desk desk(library->table(), *devices, *memory, options.memory_bytes, options.client_host);
+  // A daemon that does not say has no neighbours for us.
+  const auto orders = OrdersPage::open(Fd(kOrdersFd), SharedPage::Access::kRead);
+  if (orders.ok() && options.daemon_version >= kEndedProtocol) {
+    desk.before_look([&orders, sequence = uint32_t{0}]() mutable {
+      constexpr auto kLimit = std::chrono::seconds(15);
+      if ((*orders)->neighbours.load(std::memory_order_relaxed) != 0)
+        await_ended(kControlFd, ++sequence, transport::Clock::now() + kLimit);
+    });
+  }
   ManagementSession session(desk, *transport, **page);
   Status status = session.run();
   transport->close();
