@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/descriptors.h"
 #include "common/base/fd.h"
 #include "common/base/keep_errno.h"
 #include "common/base/mapped_memory.h"
@@ -22,13 +23,13 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 // Past the protection of pages. How many bytes; negative: there is no way to tell.
 ssize_t read_protected(uint64_t address, void* to, size_t bytes) {
-  const Fd memory(::open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+  const Fd memory = descriptors::open_file("/proc/self/mem", O_RDONLY);
   if (!memory.valid()) return -1;
   const ssize_t done = ::pread(memory.get(), to, bytes, static_cast<off_t>(address));
   return std::max<ssize_t>(done, 0);
 }
 ssize_t write_protected(uint64_t address, const void* from, size_t bytes) {
-  const Fd memory(::open("/proc/self/mem", O_WRONLY | O_CLOEXEC));
+  const Fd memory = descriptors::open_file("/proc/self/mem", O_WRONLY);
   if (!memory.valid()) return -1;
   const ssize_t done = ::pwrite(memory.get(), from, bytes, static_cast<off_t>(address));
   return std::max<ssize_t>(done, 0);
