@@ -74,8 +74,14 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
         if (CUresult result = prepare_kernel(context, target, launch, &work);
             result != CUDA_SUCCESS)
           return result;
-        context.submit_to_device(stream, [owner = context.shared_from_this(),
-                                          work = std::move(work)] { run_kernel(*owner, work); });
+        constexpr size_t kBeside = 1706;
+        const size_t bytes = work.parameters.size() + kBeside;
+        context.submit_to_device(
+            stream,
+            [owner = context.shared_from_this(), work = std::move(work)] {
+              run_kernel(*owner, work);
+            },
+            bytes);
         CUresult result = CUDA_SUCCESS;
         for (const auto& [event, edge] : read.events)
           if (result == CUDA_SUCCESS) result = cuEventRecord(event, stream_handle);

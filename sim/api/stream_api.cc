@@ -172,7 +172,7 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData)
               params.host = {fn, userData};
             });
         if (captured) return *captured;
-        context.submit(stream, [owner = context.shared_from_this(), fn, userData] {
+        context.submit_host_function(stream, [owner = context.shared_from_this(), fn, userData] {
           if (owner->error() != CUDA_SUCCESS) return;
           const HostFunctionScope scope;
           fn(userData);
@@ -186,10 +186,11 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
   return with_stream(
       hStream, [&](Context& context, const std::shared_ptr<Stream>& stream) -> CUresult {
         if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-        context.submit(stream, [owner = context.shared_from_this(), hStream, callback, userData] {
-          const HostFunctionScope scope;
-          callback(hStream, owner->error(), userData);
-        });
+        context.submit_host_function(
+            stream, [owner = context.shared_from_this(), hStream, callback, userData] {
+              const HostFunctionScope scope;
+              callback(hStream, owner->error(), userData);
+            });
         return CUDA_SUCCESS;
       });
 }

@@ -21,10 +21,10 @@ CUresult submit(CUstream handle, std::span<const CUstreamBatchMemOpParams> param
             });
         if (captured) return *captured;
         if (CUresult result = check_operations(operations); result != CUDA_SUCCESS) return result;
-        context.submit(stream,
-                       [owner = context.shared_from_this(), operations = std::move(operations)] {
-                         run_operations(*owner, operations);
-                       });
+        context.submit_to_device(
+            stream, [owner = context.shared_from_this(), operations = std::move(operations)] {
+              run_operations(*owner, operations);
+            });
         return CUDA_SUCCESS;
       });
 }

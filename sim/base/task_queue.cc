@@ -30,6 +30,7 @@ void TaskQueue::set_places(size_t places) { places_of_a_queue = places; }
 void TaskQueue::push(Task task) {
   {
     std::lock_guard lock(mutex_);
+    if (task.is_host_function) host_function_is_last_ = true;
     tasks_.push_back(std::move(task));
     if (!started_) {
       started_ = true;
@@ -39,11 +40,31 @@ void TaskQueue::push(Task task) {
   changed_.notify_one();
 }
 
-void TaskQueue::take_place() {
-  std::unique_lock lock(mutex_);
+bool TaskQueue::has_room(const QueuePlace& place) const {
   const size_t places = places_of_a_queue.load(std::memory_order_relaxed);
-  room_.wait(lock, [this, places] { return places_taken_ < places; });
+  return places_taken_ < places &&
+         (place.bytes == 0 || all_taken_.bytes + place.bytes <= kBytes || places_taken_ == 0) &&
+         (place.turns == 0 || all_taken_.turns + place.turns <= kTurns || all_taken_.turns == 0);
+}
+
+QueuePlace TaskQueue::take_place(size_t bytes, size_t turns) {
+  std::unique_lock lock(mutex_);
+  QueuePlace place{true, bytes, turns, turns > 0};
+  if (turns == 0 && host_function_is_last_) place.turns = 1;
+  room_.wait(lock, [&] { return has_room(place); });
+  host_function_is_last_ = false;
   ++places_taken_;
+  all_taken_.bytes += place.bytes;
+  all_taken_.turns += place.turns;
+  return place;
+}
+
+void TaskQueue::give_back(QueuePlace& place, bool at_its_end) {
+  if (!at_its_end) {
+    --places_taken_;
+    all_taken_.bytes -= place.bytes;
+  }
+  if (place.turns_to_its_end == at_its_end) all_taken_.turns -= place.turns;
 }
 
 bool TaskQueue::try_begin_inline() {
@@ -77,11 +98,11 @@ void TaskQueue::work() {
     lock.unlock();
     for (const Fence& fence : task.after) fence->wait();
     wait_by_chance();
-    if (task.has_place) {
+    if (task.place.taken) {
       lock.lock();
-      --places_taken_;
+      give_back(task.place, /*at_its_end=*/false);
       lock.unlock();
-      room_.notify_one();
+      room_.notify_all();
     }
     task.run();
     // What the task holds (staging buffers, modules) is released before its end is signalled.
@@ -89,6 +110,10 @@ void TaskQueue::work() {
     task.done->complete();
     lock.lock();
     busy_ = false;
+    if (task.place.turns_to_its_end) {
+      give_back(task.place, /*at_its_end=*/true);
+      room_.notify_all();
+    }
   }
 }
 

@@ -18,18 +18,32 @@
 
 namespace fargpu::sim {
 
+// What a task takes of its queue (TaskQueue::take_place).
+struct QueuePlace {
+  bool taken = false;
+  size_t bytes = 0;
+  size_t turns = 0;               // behind host functions
+  bool turns_to_its_end = false;  // else until it begins
+};
+
 struct Task {
   std::function<void()> run;
   std::vector<Fence> after;
   Fence done;
-  bool has_place = false;  // take_place() was called for it
+  QueuePlace place{};
+  bool is_host_function = false;
 };
 
 class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
  public:
-  // So much work may wait in a stream, as counted on an H100 (driver 580): who submits more waits
-  // until some has begun. Events and host functions take no place.
+  // So much work may wait in a stream, as counted on an H100 (driver 580): the call that submits
+  // more waits until some has begun. Events and host functions take no place.
   static constexpr size_t kPlaces = 1021;
+  // What the queue itself has to keep: parameters of launches, bytes of small copies.
+  static constexpr size_t kBytes = size_t{4} << 20;
+  // Work behind a host function takes one more thing, until it begins; each host node of a graph
+  // takes two of them.
+  static constexpr size_t kTurns = 56;
 
   // Of all queues, once, before the first task: one task of four waits for a random time of up to
   // this much, and none runs inline.
@@ -38,8 +52,10 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   static void set_places(size_t places);
 
   void push(Task task);
-  // Waits until there is a place for a task that is about to be pushed.
-  void take_place();
+  // Waits until there is a place for a task that is about to be pushed, which keeps `bytes` in the
+  // queue. What is returned goes with the task. `turns`: of a graph's host nodes; more than there
+  // are wait for all.
+  QueuePlace take_place(size_t bytes = 0, size_t turns = 0);
   // Claims an idle queue for the calling thread, which then runs one task itself and calls
   // end_inline(). false: there is work in it.
   bool try_begin_inline();
@@ -51,7 +67,12 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::condition_variable room_;
+  bool has_room(const QueuePlace& place) const;  // with mutex_ held, as give_back()
+  void give_back(QueuePlace& place, bool at_its_end);
+
+  QueuePlace all_taken_;  // by tasks in the queue
   size_t places_taken_ = 0;
+  bool host_function_is_last_ = false;
   std::deque<Task> tasks_;
   bool busy_ = false;     // a task is being executed, by the thread or inline
   bool started_ = false;  // the thread exists

@@ -104,15 +104,34 @@ Fence Context::submit(const std::shared_ptr<Stream>& stream, std::function<void(
   return push(*stream, Task{std::move(run), std::move(extra), nullptr});
 }
 
-void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run) {
-  stream->queue->take_place();
-  push(*stream, Task{std::move(run), {}, nullptr, true});
+void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
+                               size_t bytes) {
+  const QueuePlace place = stream->queue->take_place(bytes);
+  push(*stream, Task{std::move(run), {}, nullptr, place});
+}
+
+void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
+                                   std::function<void()> run) {
+  push(*stream, Task{std::move(run), {}, nullptr, {}, /*is_host_function=*/true});
+}
+
+Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, std::function<void()> run,
+                            size_t turns) {
+  std::unique_lock lock(submit_mutex_, std::defer_lock);
+  if (turns > 0 && Driver::get().settings().locked_waits) lock.lock();
+  const QueuePlace place = stream->queue->take_place(0, turns);
+  if (!lock.owns_lock()) lock.lock();
+  return push_locked(*stream, Task{std::move(run), {}, nullptr, place});
 }
 
 Fence Context::push(Stream& stream, Task task) {
+  std::lock_guard lock(submit_mutex_);
+  return push_locked(stream, std::move(task));
+}
+
+Fence Context::push_locked(Stream& stream, Task task) {
   auto done = std::make_shared<Completion>();
   task.done = done;
-  std::lock_guard lock(submit_mutex_);
   task.after = ahead_of(stream, std::move(task.after));
   stream.queue->push(std::move(task));
   stream.last = done;

@@ -64,9 +64,15 @@ class Context : public std::enable_shared_from_this<Context> {
   // Queues work, to run after `extra` and after what the ordering rules ask for.
   Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                std::vector<Fence> extra = {});
-  // Kernels, copies and fills: they take places in the stream's queue, and the caller waits when
-  // there is none (TaskQueue::kPlaces).
-  void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run);
+  // Kernels, copies, fills and operations on memory: they take places in the stream's queue, and
+  // the caller waits when there is none (TaskQueue::kPlaces). `bytes`: kept in the queue.
+  void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
+                        size_t bytes = 0);
+  void submit_host_function(const std::shared_ptr<Stream>& stream, std::function<void()> run);
+  // A launch of a graph. `turns`: of its host nodes. With Settings::locked_waits no other thread
+  // can submit to the context while it waits for those.
+  Fence submit_graph(const std::shared_ptr<Stream>& stream, std::function<void()> run,
+                     size_t turns);
   // As submit(), and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // Queues work that runs after everything the context was given so far, apart from all streams.
@@ -103,6 +109,7 @@ class Context : public std::enable_shared_from_this<Context> {
   bool has_limit(CUlimit limit) const;
   void prune_streams();
   Fence push(Stream& stream, Task task);
+  Fence push_locked(Stream& stream, Task task);  // with submit_mutex_ held
   std::vector<Fence> pending_work(
       const GreenContext* green = nullptr) const;  // needs submit_mutex_
   std::vector<Fence> ahead_of(const Stream& stream, std::vector<Fence> extra) const;

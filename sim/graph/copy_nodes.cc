@@ -30,6 +30,7 @@ class Memcpy final : public Operation {
       if (context_->error() == CUDA_SUCCESS) run_copy(copy_);
     };
   }
+  bool launch_waits() const override { return launch_waits_for(copy_); }
   std::vector<uint64_t> addresses() const override {
     std::vector<uint64_t> used;
     for (const CopySide* side : {&copy_.from, &copy_.to})

@@ -182,7 +182,26 @@ void Exec::put_on_device(std::shared_ptr<const Plan> plan) {
   on_device_ = std::move(plan);
 }
 
+// What host nodes beside other nodes take of the stream's queue.
+size_t Exec::turns_of(const Plan& plan) {
+  size_t hosts = 0, others = 0;
+  for (const Step& step : plan.steps) {
+    if (!step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY) continue;
+    ++(step.operation->type() == CU_GRAPH_NODE_TYPE_HOST ? hosts : others);
+  }
+  constexpr size_t kOfNode = 2;
+  return others == 0 ? 0 : kOfNode * hosts;
+}
+
 CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
+  Fence awaited;
+  const CUresult result = submit_launch(context, stream, &awaited);
+  if (awaited) awaited->wait();
+  return result;
+}
+
+CUresult Exec::submit_launch(Context& context, const std::shared_ptr<Stream>& stream,
+                             Fence* awaited) {
   const auto lock = lock_with_plan();
   Memory memory;
   if (CUresult result = take_memory(*plan_, &memory); result != CUDA_SUCCESS) return result;
@@ -192,7 +211,12 @@ CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
     run->lanes.push_back(std::make_shared<Completion>());
     lanes_[lane - 1]->push(Task{[run, lane] { run->lane(lane); }, {run->start}, run->lanes.back()});
   }
-  last_ = context.submit(stream, [run] {
+  const size_t turns = turns_of(*run->plan);
+  const bool waits =
+      turns > TaskQueue::kTurns || std::ranges::any_of(run->plan->steps, [](const Step& step) {
+        return step.operation && step.operation->launch_waits();
+      });
+  const auto work = [run] {
     if (run->before) run->before->wait();
     for (const auto& block : run->memory.ends) block->owner.end(*block);
     begin_conditionals(*run->plan);
@@ -206,7 +230,9 @@ CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
     for (const Fence& lane : run->lanes) lane->wait();
     own.finish();
     stream_part.finish();
-  });
+  };
+  last_ = context.submit_graph(stream, work, turns);
+  if (waits) *awaited = last_;
   return CUDA_SUCCESS;
 }
 

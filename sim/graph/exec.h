@@ -1,8 +1,8 @@
 // Executable graphs. An executable graph is a copy of a graph that nobody can name; calls find a
 // node in it by the handle of the node that it was copied from.
 //
-// Launches of one executable graph never overlap: each waits for the one before it. They take no
-// places in the queues of streams, so that none waits for room.
+// Launches of one executable graph never overlap: each waits for the one before it. A launch takes
+// a place in the queue of its stream, and returns at its end where a driver's does.
 #pragma once
 
 #include <cuda.h>
@@ -56,6 +56,9 @@ class Exec : public std::enable_shared_from_this<Exec> {
  private:
   struct Run;
   struct Memory;
+  static size_t turns_of(const Plan& plan);
+  // `awaited`: a call waits for it before it returns.
+  CUresult submit_launch(Context& context, const std::shared_ptr<Stream>& stream, Fence* awaited);
   void index(const Graph& graph);
   void changed();
   void plan_again();

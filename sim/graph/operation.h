@@ -40,6 +40,8 @@ class Operation {
   virtual std::shared_ptr<GraphBlock> block() const { return nullptr; }
   // Where the memory lies that a copy or a fill uses.
   virtual std::vector<uint64_t> addresses() const { return {}; }
+  // Whether a launch returns when this has been done.
+  virtual bool launch_waits() const { return false; }
 
  private:
   const CUgraphNodeType type_;

@@ -214,6 +214,16 @@ CUresult check_copy(const Copy& copy) {
   return result == CUDA_SUCCESS ? check_side(copy.to, copy, &pageable, When::kLater) : result;
 }
 
+bool launch_waits_for(const Copy& copy) {
+  if (copy.empty() || copy.to.where == CopySide::Where::kArray) return false;
+  bool from_pageable = false, to_pageable = false;
+  if (check_side(copy.from, copy, &from_pageable) != CUDA_SUCCESS ||
+      check_side(copy.to, copy, &to_pageable) != CUDA_SUCCESS)
+    return false;
+  const bool from_host = from_pageable || is_known_host(copy.from);
+  return to_pageable || (from_host && is_known_host(copy.to));
+}
+
 void run_copy(const Copy& copy) {
   if (!copy.empty()) copy_rows(copy);
 }
@@ -242,9 +252,15 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
   }
   std::shared_ptr<std::vector<std::byte>> staged;
   if (from_pageable || (copy.take_source && from_host)) staged = stage(&copy);
-  context.submit_to_device(stream, [owner = context.shared_from_this(), copy, staged] {
-    if (owner->error() == CUDA_SUCCESS) copy_rows(copy);
-  });
+  // Up to here a driver takes the bytes into its queue.
+  constexpr size_t kMostInQueue = 64u << 10, kBeside = 393;
+  const bool in_queue = staged && staged->size() <= kMostInQueue;
+  context.submit_to_device(
+      stream,
+      [owner = context.shared_from_this(), copy, staged] {
+        if (owner->error() == CUDA_SUCCESS) copy_rows(copy);
+      },
+      in_queue ? staged->size() + kBeside : 0);
   return CUDA_SUCCESS;
 }
 

@@ -51,26 +51,55 @@ TEST(TaskQueueTest, InlineUseExcludesTheThread) {
   EXPECT_EQ(seen, 1);
 }
 
-TEST(TaskQueueTest, WhoSubmitsTooMuchWaitsForAPlace) {
-  auto queue = std::make_shared<TaskQueue>();
-  auto gate = std::make_shared<Completion>();
-  for (size_t i = 0; i < TaskQueue::kPlaces; ++i) {
-    queue->take_place();
-    queue->push(Task{[] {}, {gate}, std::make_shared<Completion>(), true});
-  }
-  auto event = std::make_shared<Completion>();
-  queue->push(Task{[] {}, {}, event});  // takes no place
+// Whether a place is there only when `gate` has opened.
+bool waits_for(TaskQueue& queue, Completion& gate, size_t bytes = 0, size_t turns = 0) {
   std::atomic<bool> taken{false};
   std::thread submitter([&] {
-    queue->take_place();
+    (void)queue.take_place(bytes, turns);
     taken = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_FALSE(taken);
-  gate->complete();
+  const bool waited = !taken;
+  gate.complete();
   submitter.join();
+  return waited;
+}
+
+TEST(TaskQueueTest, WhoSubmitsTooMuchWaitsForAPlace) {
+  auto queue = std::make_shared<TaskQueue>();
+  auto gate = std::make_shared<Completion>();
+  for (size_t i = 0; i < TaskQueue::kPlaces; ++i)
+    queue->push(Task{[] {}, {gate}, std::make_shared<Completion>(), queue->take_place()});
+  auto event = std::make_shared<Completion>();
+  queue->push(Task{[] {}, {}, event});  // takes no place
+  EXPECT_TRUE(waits_for(*queue, *gate));
   event->wait();
-  EXPECT_TRUE(taken);
+}
+
+TEST(TaskQueueTest, BytesInTheQueueTakeRoom) {
+  constexpr size_t kEach = 64 << 10;
+  auto queue = std::make_shared<TaskQueue>();
+  auto gate = std::make_shared<Completion>();
+  for (size_t i = 0; i < TaskQueue::kBytes / kEach; ++i)
+    queue->push(Task{[] {}, {gate}, std::make_shared<Completion>(), queue->take_place(kEach)});
+  queue->push(Task{[] {}, {}, std::make_shared<Completion>(), queue->take_place()});
+  EXPECT_TRUE(waits_for(*queue, *gate, kEach));
+}
+
+TEST(TaskQueueTest, WorkBehindHostFunctionsTakesTurns) {
+  auto queue = std::make_shared<TaskQueue>();
+  auto gate = std::make_shared<Completion>();
+  const auto push_function = [&] {
+    queue->push(Task{[] {}, {gate}, std::make_shared<Completion>(), {}, true});
+  };
+  for (size_t i = 0; i < TaskQueue::kTurns; ++i) {
+    push_function();
+    push_function();
+    for (int work = 0; work < 2; ++work)
+      queue->push(Task{[] {}, {}, std::make_shared<Completion>(), queue->take_place()});
+  }
+  for (int i = 0; i < 1000; ++i) push_function();
+  EXPECT_TRUE(waits_for(*queue, *gate));
 }
 
 }  // namespace
