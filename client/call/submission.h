@@ -71,6 +71,10 @@ class Submission {
   uint64_t stream_ = 0;
 };
 
+// Before a submission that takes `places` in the driver's queue of its stream: all but the one that
+// the submission takes itself.
+CUresult take_places(Session& session, uint64_t places, CUstream stream);
+
 // A point after which the application may rely on work being done. The constructor sends what the
 // application wrote, since a stream may wait for it; finish() brings what device code wrote.
 class Synchronisation {

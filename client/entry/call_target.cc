@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "client/entry/streams.h"
 #include "client/process/process.h"
 #include "generated/client/internal_calls.h"
 
@@ -127,6 +128,12 @@ CUresult flush(Session& session) {
 }
 
 CUresult put_into_stream(const CallTarget& target, HostFunction function) {
+  ResolvedStream resolved;
+  if (const CUresult result = resolve_stream(target.session, function.stream, &resolved);
+      result != CUDA_SUCCESS)
+    return result;
+  if (resolved.state != nullptr)
+    function.turns = target.session.host_turns.add(StreamState::turns_of(*resolved.state));
   function.device = device_key(context_of(function.stream));
   const uint64_t id = target.session.host_calls.add(function);
   target.session.channel().await_notices();

@@ -152,6 +152,7 @@ namespace {
                                                   CUstream stream, const ResolvedStream& resolved) {
   if (HostCalls::on_this_thread()) return;
   const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
+  session.host_turns.enter(state->turns, [&] { return session.lost.load(); });
   session.queue_limit.enter(state->share, session.host_calls, [&] {
     return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY;
   });

@@ -48,9 +48,12 @@ bool in_order(const Graph& graph, std::vector<const GraphNode*>* order) {
 
 class Describer {
  public:
-  // `with_ids`: the worker has the graph already.
-  Describer(Session& session, Description& description, bool with_ids)
-      : session_(session), description_(description), with_ids_(with_ids) {}
+  // `with_ids`: the worker has the graph already. `calls_host`: plan_copy().
+  Describer(Session& session, Description& description, bool with_ids, bool calls_host)
+      : session_(session),
+        description_(description),
+        with_ids_(with_ids),
+        calls_host_(calls_host) {}
 
   CUresult describe(const Graph& graph, schema::graph::Nodes::Builder out) {
     const Deeper level(depth_);
@@ -144,7 +147,8 @@ class Describer {
     }
     if (params.type() != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
     const ContextScope scope(params.context());
-    return plan_copy(session_, params.get().memcpy.copyParams, plan);
+    // A driver takes no host nodes in bodies of conditions.
+    return plan_copy(session_, params.get().memcpy.copyParams, calls_host_ && bodies_ == 0, plan);
   }
 
   // Otherwise it says why not.
@@ -361,6 +365,7 @@ class Describer {
   Session& session_;
   Description& description_;
   const bool with_ids_;
+  const bool calls_host_;
   unsigned parts_ = 1;  // of the last node
   unsigned depth_ = 0;
   unsigned bodies_ = 0;  // of conditions, around what is described
@@ -408,10 +413,10 @@ CUresult session_of(const Graph& graph, Session** session) {
   return CUDA_SUCCESS;
 }
 
-CUresult describe(Session& session, const Graph& graph, Description* description,
+CUresult describe(Session& session, const Graph& graph, bool for_kernels, Description* description,
                   CUgraphNode* error, CUgraphInstantiateResult* refused) {
   capnp::MallocMessageBuilder message;
-  Describer describer(session, *description, graph.base != nullptr);
+  Describer describer(session, *description, graph.base != nullptr, !for_kernels);
   const CUresult result = describer.describe(graph, message.initRoot<schema::graph::Nodes>());
   *error = describer.error;
   *refused = describer.refused;
@@ -422,7 +427,8 @@ CUresult describe(Session& session, const Graph& graph, Description* description
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
                        Description* description) {
   capnp::MallocMessageBuilder message;
-  Describer describer(session, *description, /*with_ids=*/false);
+  Describer describer(session, *description, /*with_ids=*/false,
+                      placed.copy != NodeCopy::Way::kDriver);
   const CUresult result =
       describer.describe(params, placed, message.initRoot<schema::graph::Nodes>());
   if (result == CUDA_SUCCESS) take_bytes(message, description);

@@ -63,9 +63,10 @@ struct Description {
 // CUDA_ERROR_NOT_SUPPORTED: there are several.
 CUresult session_of(const Graph& graph, Session** session);
 
-// `error`: the node at fault; nullptr: it is not known. CUDA_ERROR_INVALID_VALUE with *refused: why
-// no driver instantiates such a graph.
-CUresult describe(Session& session, const Graph& graph, Description* description,
+// `for_kernels`: kernels launch it, so that no node may become a host node. `error`: the node at
+// fault; nullptr: it is not known. CUDA_ERROR_INVALID_VALUE with *refused: why no driver
+// instantiates such a graph.
+CUresult describe(Session& session, const Graph& graph, bool for_kernels, Description* description,
                   CUgraphNode* error, CUgraphInstantiateResult* refused);
 // One node without its edges. `placed`: how it was carried out up to now, which must not change.
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,

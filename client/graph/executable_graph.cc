@@ -142,6 +142,15 @@ void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> k
       .detach();
 }
 
+// What host nodes take where they stand beside other nodes (HostTurns).
+unsigned turns_of(const std::unordered_map<uint64_t, Placed>& nodes, size_t host_calls) {
+  const bool alone = std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
+    return node.second.type == CU_GRAPH_NODE_TYPE_HOST ||
+           node.second.type == CU_GRAPH_NODE_TYPE_EMPTY;
+  });
+  return alone ? 0 : HostTurns::kOfHostNode * static_cast<unsigned>(host_calls);
+}
+
 // `keeps` lives until the launch that was made in `last` has ended.
 void keep_until_launched(Session& session, const LastLaunch& last, std::shared_ptr<void> keeps) {
   Context* const context = last.context;
@@ -183,8 +192,16 @@ void take_host_calls(GraphExec& exec, std::vector<HostCall> calls) {
   if (!copies->empty()) keep_until_launched(*exec.session, exec.last, std::move(copies));
 }
 
-CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream) {
+CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
+                     const ResolvedStream& resolved) {
   Session& session = target.session;
+  std::shared_ptr<void> turns;
+  if (resolved.state != nullptr && !exec.host_calls.empty()) {
+    const auto share = StreamState::turns_of(*resolved.state);
+    turns = exec.turns == 0 ? session.host_turns.add(share)
+                            : session.host_turns.add_graph(share, exec.turns,
+                                                           [&] { return session.lost.load(); });
+  }
   std::vector<HostFunction> functions;
   functions.reserve(exec.host_calls.size());
   const uint16_t device = device_key(context_of(stream));
@@ -196,7 +213,8 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream)
                          .user_data = call.data,
                          .stream = stream,
                          .device = device,
-                         .keeps = call.keeps});
+                         .keeps = call.keeps,
+                         .turns = turns});
   }
   const auto ids = session.host_calls.add_all(std::move(functions));
   if (!ids.empty()) session.channel().await_notices();
@@ -231,7 +249,7 @@ CUresult send_in_turn(GraphExec& exec, const CallTarget& target, CUstream stream
   Context* const context = green != nullptr ? green : context_of(stream);
   std::lock_guard lock(exec.mutex);
   if (exec.is_ending()) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = exec.has_host_calls() ? send_launch(exec, target, stream)
+  const CUresult result = exec.has_host_calls() ? send_launch(exec, target, stream, resolved)
                                                 : send_plain_launch(exec, target, stream);
   if (result == CUDA_SUCCESS) exec.last = {resolved.id, context};
   return result;
@@ -288,12 +306,13 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   if (const CUresult result = session_of(graph, &session); result != CUDA_SUCCESS) return result;
   Description description;
   auto refused = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  if (const CUresult result = describe(*session, graph, &description, &outcome->error, &refused);
+  const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+  if (const CUresult result =
+          describe(*session, graph, by_device, &description, &outcome->error, &refused);
       result != CUDA_SUCCESS) {
     if (refused != CUDA_GRAPH_INSTANTIATE_SUCCESS) outcome->found = refused;
     return result;
   }
-  const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
   if (const uint64_t node = by_device ? host_copy_in(description) : 0; node != 0) {
     outcome->error = reinterpret_cast<CUgraphNode>(node);
     outcome->found = CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;  // as natively
@@ -336,6 +355,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
   note_recorded(*made, description.recorded);
+  made->turns = turns_of(description.nodes, description.host_calls.size());
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
   made->awaited = std::move(description.awaited);
@@ -363,7 +383,9 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   }
   Description description;
   auto refused = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  if (const CUresult result = describe(session, graph, &description, &outcome->error, &refused);
+  const bool by_device = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+  if (const CUresult result =
+          describe(session, graph, by_device, &description, &outcome->error, &refused);
       result != CUDA_SUCCESS)
     return result;
   note_waits(session, description.awaited);
@@ -395,6 +417,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   // The nodes stay those of the first graph, disabled ones too; what they do has changed.
   const size_t known = std::min(description.host_calls.size(), exec.host_calls.size());
   for (size_t i = 0; i < known; ++i) description.host_calls[i].node = exec.host_calls[i].node;
+  exec.turns = turns_of(description.nodes, description.host_calls.size());
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;

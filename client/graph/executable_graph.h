@@ -60,7 +60,8 @@ struct GraphExec final : Object {
   std::vector<RecordedEvent> recorded;
   std::vector<uint64_t> disabled;  // ids of nodes
   std::shared_ptr<GraphUses> uses;
-  LastLaunch last;  // of those in turn
+  LastLaunch last;     // of those in turn
+  unsigned turns = 0;  // of a launch (HostTurns)
 
   // Another thread destroys it: the server may have it still.
   bool is_ending() const { return uses == nullptr; }

@@ -44,6 +44,20 @@ class StagingMemory {
   std::map<std::pair<Session*, size_t>, std::vector<void*>> free_;
 };
 
+Endpoint end_of(Session& session, CUmemorytype type, const copy::Rows& rows) {
+  return type == CU_MEMORYTYPE_HOST     ? host_end(session, rows)
+         : type == CU_MEMORYTYPE_DEVICE ? device_end(session, rows)
+                                        : unified_end(session, rows);
+}
+
+// Whether a side is host memory, by whichever address; *rows: there.
+bool is_on_host(Session& session, CUmemorytype type, const copy::Part& part,
+                const copy::Shape& shape, copy::Rows* rows) {
+  if (type == CU_MEMORYTYPE_ARRAY || !place(part, shape, rows)) return false;
+  const uint64_t span = span_of(shape, *rows);
+  return span != 0 && lies_on_host(session, end_of(session, type, *rows), span);
+}
+
 // Where the driver finds a side: nothing (`here`): in ordinary memory of the application.
 struct Found {
   bool here = false;
@@ -54,9 +68,7 @@ CUresult find(Session& session, CUmemorytype type, const copy::Part& part, const
               Found* found) {
   const uint64_t span = place(part, shape, &found->rows) ? span_of(shape, found->rows) : 0;
   if (span == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Endpoint end = type == CU_MEMORYTYPE_HOST     ? host_end(session, found->rows)
-                       : type == CU_MEMORYTYPE_DEVICE ? device_end(session, found->rows)
-                                                      : unified_end(session, found->rows);
+  const Endpoint end = end_of(session, type, found->rows);
   if (end.device) {
     if (const CUresult result = check_range(session, end, span); result != CUDA_SUCCESS)
       return result;
@@ -143,9 +155,16 @@ copy::Part destination_part(const CUDA_MEMCPY3D& copy) {
           copy.dstHeight};
 }
 
-CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, NodeCopy* plan) {
+CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, bool calls_host, NodeCopy* plan) {
   const copy::Shape shape{given.WidthInBytes, given.Height, given.Depth};
   CUDA_MEMCPY3D& driver = plan->driver = given;
+  copy::Rows to, from;
+  if (calls_host && is_on_host(session, given.srcMemoryType, source_part(given), shape, &from) &&
+      is_on_host(session, given.dstMemoryType, destination_part(given), shape, &to)) {
+    plan->way = NodeCopy::Way::kHost;
+    plan->host = std::make_shared<HostCopy>(to, from, shape);
+    return CUDA_SUCCESS;
+  }
   Found source, destination;
   if (given.srcMemoryType != CU_MEMORYTYPE_ARRAY) {
     const CUresult result = find(session, given.srcMemoryType, source_part(given), shape, &source);

@@ -1,7 +1,8 @@
 // Copy nodes with an end in host memory. The driver reaches memory that it knows, and such a copy
 // is the driver's own. Ordinary memory of the application is read or written by a host function,
 // when the node runs: it moves the bytes between there and pinned memory, from or to which the
-// driver copies.
+// driver copies. A copy between host memory, pinned or not, is a host function's as a whole: a
+// driver's launch would wait until such a node has run.
 #pragma once
 
 #include <cuda.h>
@@ -45,14 +46,15 @@ struct NodeCopy {
     kDriver,          // by the driver alone
     kHostThenDriver,  // the host function fetches the source first
     kDriverThenHost,  // it delivers to the destination afterwards
-    kHost,            // both ends are here
+    kHost,            // both ends are host memory: the host function copies
   };
   Way way = Way::kDriver;
   CUDA_MEMCPY3D driver{};  // without host memory
   std::shared_ptr<HostCopy> host;
 };
 
-// A context of `session` is current. Exposes host memory that the driver knows.
-CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& copy, NodeCopy* plan);
+// A context of `session` is current. Exposes host memory that the driver knows. `calls_host`:
+// whether the node may be a host function although the driver could copy.
+CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& copy, bool calls_host, NodeCopy* plan);
 
 }  // namespace fargpu::client

@@ -31,6 +31,7 @@
 #include "client/process/uploads.h"
 #include "client/settings/settings.h"
 #include "client/stream/host_calls.h"
+#include "client/stream/host_turns.h"
 #include "client/stream/queue_limit.h"
 #include "client/stream/stream_queue.h"
 #include "common/rpc/channel.h"
@@ -116,6 +117,7 @@ class Session final : public rpc::NoticeSink {
   StagingRings staging_rings;
   SessionStreamWords stream_words;
   ImageUploads image_uploads;
+  HostTurns host_turns;  // outlives the functions of what follows
   HostCalls host_calls;
   OrderedCopies ordered_copies;
   ValueWaits value_waits;

@@ -32,6 +32,7 @@ struct HostFunction {
   // What the function uses: let go of on its thread when it has run and the worker knows, or by
   // whoever finds that it will not run.
   std::shared_ptr<void> keeps{};
+  std::shared_ptr<void> turns{};  // that it takes in its stream (HostTurns); likewise
 };
 
 class HostCalls {

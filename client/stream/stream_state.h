@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "client/stream/host_turns.h"
 #include "client/stream/queue_limit.h"
 #include "client/stream/stream_queue.h"
 
@@ -18,10 +19,15 @@ struct StreamState {
   QueueLimit::Share share;                // operations that may be waiting behind host functions
   std::atomic<uint64_t> capture{0};       // the capture that it takes part in; 0: none
   std::atomic<bool> non_blocking{false};  // the legacy stream and it do not wait for each other
+  HostTurns::Share turns;                 // changes from host functions to device work
 
   // The queue as marks hold it: with the state.
   static std::shared_ptr<StreamQueue> queue_of(const std::shared_ptr<StreamState>& state) {
     return {state, &state->queue};
+  }
+  // Likewise as functions hold it.
+  static std::shared_ptr<HostTurns::Share> turns_of(const std::shared_ptr<StreamState>& state) {
+    return {state, &state->turns};
   }
 };
 

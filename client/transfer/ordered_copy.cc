@@ -44,15 +44,6 @@ OrderedCopies::Memory memory_of(const Transfer& transfer) {
                                                                : OrderedCopies::Memory::kOurs;
 }
 
-// The generated call takes one place in the driver's queue, the others are taken here.
-CUresult take_places(Session& session, uint64_t places, CUstream stream) {
-  for (uint64_t i = 1; i < places; ++i) {
-    const Submission place(session, stream_context_id(stream), stream, Submission::kQueuePlace);
-    if (place.result() != CUDA_SUCCESS) return place.result();
-  }
-  return CUDA_SUCCESS;
-}
-
 // Before a copy that may hold its stream: waits as a host function does, and for the places.
 CUresult take_hold(Session& session, uint16_t device, uint64_t places, CUstream stream) {
   session.host_calls.hold(device);

@@ -13,7 +13,23 @@ CUresult await_source(const Transfer& transfer) {
   return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
 }
 
+namespace {
+
+// The worker has the bytes of a small frame in ordinary memory, so the driver takes them into its
+// queue (server/memory/staging.h).
+uint64_t places_of_frame(uint64_t bytes) {
+  constexpr uint64_t kMostOrdinary = 32u << 10;
+  if (bytes > kMostOrdinary) return 1;
+  return StreamQueue::places_of(static_cast<uint32_t>(bytes) + StreamQueue::kBytesOfCopy);
+}
+
+}  // namespace
+
 CUresult send_in_frame(Transfer& transfer, const copy::Piece& piece, copy::Order order) {
+  if (const uint64_t places = places_of_frame(piece.bytes); places > 1) {
+    const CUresult taken = take_places(transfer.session, places, transfer.stream);
+    if (taken != CUDA_SUCCESS) return taken;
+  }
   const copy::Copy copy = transfer.piece(piece, copy::Location::frame(), {}, order);
   const copy::Rows rows = piece.of(transfer.host.rows);
   if (is_dense(piece.shape, rows))

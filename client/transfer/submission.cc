@@ -29,6 +29,14 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
     take_place(session, context, stream, resolved);
 }
 
+CUresult take_places(Session& session, uint64_t places, CUstream stream) {
+  for (uint64_t i = 1; i < places; ++i) {
+    const Submission place(session, stream_context_id(stream), stream, Submission::kQueuePlace);
+    if (place.result() != CUDA_SUCCESS) return place.result();
+  }
+  return CUDA_SUCCESS;
+}
+
 Submission::Submission(Session& session, CUstream stream) : session_(session) {
   if (session.pages.any()) [[unlikely]]
     use_host_memory(stream);

@@ -98,3 +98,9 @@ extern "C" __global__ void read_array_texture(int* to, cudaTextureObject_t textu
 extern "C" __global__ void read_surface(int* to, cudaSurfaceObject_t surface, int index) {
   *to = surf1Dread<int>(surface, index * static_cast<int>(sizeof(int)));
 }
+
+// to[i] = from[i] * factor + add, by one block; `to` may be `from`.
+extern "C" __global__ void scale_words(unsigned* to, const unsigned* from, unsigned words,
+                                       unsigned factor, unsigned add) {
+  for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i] * factor + add;
+}

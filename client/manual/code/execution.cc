@@ -93,6 +93,12 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
+  constexpr size_t kOfOnePlace = StreamQueue::kBytesOfPlace - StreamQueue::kBytesOfLaunch;
+  if (packed.size() > kOfOnePlace) [[unlikely]] {
+    const auto bytes = static_cast<uint32_t>(packed.size()) + StreamQueue::kBytesOfLaunch;
+    const CUresult taken = take_places(target.session, StreamQueue::places_of(bytes), stream);
+    if (taken != CUDA_SUCCESS) return taken;
+  }
   const CUresult result =
       attributes.empty() && heap_buffer == nullptr
           ? send_plain_launch(target, function->id, shape, stream, kind, packed.size(), message)
