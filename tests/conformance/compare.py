@@ -42,7 +42,9 @@ def run_privately(build, program, settings, transport):
             *("run", "--sim", "--sim-gpus", GPUS, "--transport", transport, "--"),
             *program,
         ],
-        env=testing.clean_environment(**settings),
+        env=testing.clean_environment(
+            **((testing.WAITING_DRIVER if transport == "tcp" else {}) | settings)
+        ),
     )
 
 

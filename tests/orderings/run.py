@@ -36,6 +36,10 @@ def again_of(source):
     return [dict([line.removeprefix("// again: ").split("=", 1)]) for line in lines]
 
 
+def waiting_driver(transport):
+    return testing.WAITING_DRIVER if transport == "tcp" else {}
+
+
 def is_right(name, where, done):
     if done.returncode == 0 and done.stdout.splitlines()[-1:] == [f"{name}: right"]:
         print(f"{where}: right")
@@ -66,7 +70,7 @@ def main():
                 *options_of(source),
                 *("--", program),
             ],
-            env=testing.clean_environment(**simulation, **each),
+            env=testing.clean_environment(**(waiting_driver(transport) | simulation | each)),
         )
         results.append(is_right(name, " ".join([transport, *map("=".join, each.items())]), remote))
     return 0 if all(results) else 1

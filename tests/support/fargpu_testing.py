@@ -87,6 +87,11 @@ def not_with_an_older_release(why):
     return unittest.skipIf("FARGPU_TEST_OLD" in os.environ, f"an older release: {why}")
 
 
+# All switches of the simulated driver with which calls wait as real drivers' do: programs run so
+# over one transport, so that a worker that sits in such a call is seen.
+WAITING_DRIVER = {"FARGPU_SIM_LOCKED_WAITS": "1", "FARGPU_SIM_STREAM_WAITS": "1"}
+
+
 def clean_environment(**more):
     """The environment without anything that points at a server or a driver, plus `more`; a value
     None removes a variable.
