@@ -251,7 +251,7 @@ static CUgraphExec make(CUgraph g) {
   MUST(cuGraphInstantiate(&x, g, 0));
   return x;
 }
-// The executable graph is in flight: behind a held stream ("behind"), or its own node holds ("inside").
+// The executable graph is in flight: behind a held stream ("beh"), or its own node holds ("ins").
 void graph_cases() {
   for (const Kind& k : kinds) {
     std::string n = k.name;

@@ -1,4 +1,5 @@
-// Further questions: graphs of many host nodes, memory operations in their place, what counts behind a host function.
+// What counts behind a host function; graphs of many host nodes, and of operations on memory in
+// their place; green contexts and kernels of libraries.
 #include "bench/driver_waits/waits.h"
 static CUgraphNode kernel_node(CUgraph g, CUgraphNode* after) {
   CUDA_KERNEL_NODE_PARAMS k{};

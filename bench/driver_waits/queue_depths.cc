@@ -219,7 +219,7 @@ static void double_buffer(bool as_worker, char* in, char* out, Holder h) {
       unsigned(p.size()), [&](unsigned i) { return p[i].first; });
   for (auto s : {up, work, down}) MUST(cuStreamDestroy(s));
 }
-// The same with functions that really hold in turn: every function waits until the whole has been submitted or 100 ms.
+// A function that waits until all has been submitted, or 300 ms.
 static std::atomic<bool> all_submitted;
 static std::atomic<unsigned> waited_in_vain;
 static void CUDA_CB wait_for_all(void*) {

@@ -291,7 +291,8 @@ void streams_cases() {
   MUST(cuStreamCreate(&B, CU_STREAM_DEFAULT));
   for (auto& c : table())
     for (Holder h : {kFunction, kValue, kKernel})
-      // In the held stream; in one that waits for it; in another; in the legacy stream while a blocking one is held; the other way round.
+      // In the held stream; in one that waits for it; in another; in the legacy stream while a
+      // blocking one is held; the other way round.
       for (int rel = 0; rel < 5; ++rel) {
         if (h == kKernel && (rel == 1 || rel > 2)) continue;
         if (!turn()) continue;

@@ -1,5 +1,5 @@
-// Set-up, the held stream, threads that call, the report. Each section runs in a process of its own;
-// when a call never returns, another process goes on behind it.
+// Set-up, the held stream, threads that call, the report. Each section runs in a process of its
+// own; when a call never returns, another process goes on behind it.
 #include <signal.h>
 
 #include "bench/driver_waits/waits.h"
