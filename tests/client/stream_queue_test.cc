@@ -149,5 +149,18 @@ TEST_F(StreamQueueTest, CountsWrap) {
   EXPECT_EQ(worker_.waits, 1);
 }
 
+// By what was counted on a driver: it takes that many operations of these sizes.
+TEST(StreamQueuePlacesTest, WhatLiesInTheQueueTakesPlacesByItsBytes) {
+  const auto most = [](uint32_t bytes) {
+    return StreamQueue::kMost / StreamQueue::places_of(bytes);
+  };
+  EXPECT_EQ(most(StreamQueue::kBytesOfLaunch), StreamQueue::kMost);
+  EXPECT_LE(most(4000 + StreamQueue::kBytesOfLaunch), 735u);
+  EXPECT_EQ(most(4096 + StreamQueue::kBytesOfCopy), StreamQueue::kMost);
+  EXPECT_LE(most(16384 + StreamQueue::kBytesOfCopy), 250u);
+  EXPECT_GE(most(16384 + StreamQueue::kBytesOfCopy), 200u);
+  EXPECT_LE(most(65536 + StreamQueue::kBytesOfCopy), 63u);
+}
+
 }  // namespace
 }  // namespace fargpu::client
