@@ -53,9 +53,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // more when a worker that was started ahead gets a session.
   void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr,
              std::function<void()> on_settled = nullptr, OnAwaitEnded on_await_ended = nullptr);
-  // Sends kReport, kStop, kResume, kDrain or kClient. `on_answer` is called once, from the loop: with the
-  // report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older worker), kLost
-  // (the worker has ended), or kNoCapacity (it does not take what was sent before).
+  // Sends kReport, kStop, kResume, kDrain or kClient. `on_answer` is called once, from the loop:
+  // with the report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older
+  // worker), kLost (the worker has ended), or kNoCapacity (it does not take what was sent before).
   void ask(WorkerMessage command, std::chrono::milliseconds limit, OnAnswer on_answer);
   // Gives the worker a socket to the worker of that session, which has asked for it. False: it
   // does not take it.

@@ -14,8 +14,8 @@ struct SessionOrders {
   // it.
   std::atomic<uint32_t> stopped{0};
   // Workers of other sessions on the session's GPUs, also those that are ending. 0 as well: the
-  // daemon is older and does not say. Relaxed likewise: the daemon counts a worker before its client
-  // can do anything.
+  // daemon is older and does not say. Relaxed likewise: the daemon counts a worker before its
+  // client can do anything.
   std::atomic<uint32_t> neighbours{0};
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);

@@ -71,8 +71,8 @@ class Worker {
   virtual void forget_allocation(CUdeviceptr pointer) = 0;
 
   // A request that found no memory, or no context, is executed again later, if that may help: the
-  // workers of clients that have ended may still hold some. True: it is not to be answered now. Only
-  // calls that make memory or contexts, of which nothing stays when they fail.
+  // workers of clients that have ended may still hold some. True: it is not to be answered now.
+  // Only calls that make memory or contexts, of which nothing stays when they fail.
   virtual bool tries_again(const Request& request) = 0;
   // Before an error is answered: what the driver wrote about it goes to the client first.
   virtual void before_error() = 0;

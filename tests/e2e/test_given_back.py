@@ -1,6 +1,6 @@
-"""What a program had is given back when it has been waited for, as it is natively: memory of the GPU,
-the job's limit, its seat at the server. The contexts of the simulated GPUs take memory here, and
-time to end."""
+"""What a program had is given back when it has been waited for, as it is natively: memory of the
+GPU, the job's limit, its seat at the server. The contexts of the simulated GPUs take memory here,
+and time to end."""
 
 import random
 import sys
@@ -12,8 +12,8 @@ END = 300  # milliseconds
 CONTEXT = 128  # MiB
 ENVIRONMENT = {"FARGPU_SIM_CONTEXT_END": END, "FARGPU_SIM_CONTEXT_MEMORY": f"{CONTEXT}M"}
 
-# Starts the program that is named, which takes 256 MiB, kills it, and says what NVML shows: bytes in
-# use, bytes that are free, and how many processes.
+# Starts the program that is named, which takes 256 MiB, kills it, and says what NVML shows: bytes
+# in use, bytes that are free, and how many processes.
 NVML = """
 import ctypes, socket, subprocess, sys
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -4,8 +4,9 @@
 //
 //   random_endings COUNT SEED [RUNNER...]
 //
-// COUNT jobs end; "60s": as many as end in that time. Every other one is started by RUNNER ("fargpu run ... --"), as a job of its own;
-// the others, and all without RUNNER, belong to this program's job. Plain CUDA, nothing of fargpu.
+// COUNT jobs end; "60s": as many as end in that time. Every other one is started by RUNNER ("fargpu
+// run ... --"), as a job of its own; the others, and all without RUNNER, belong to this program's
+// job. Plain CUDA, nothing of fargpu.
 #include <cuda.h>
 #include <signal.h>
 #include <sys/prctl.h>
