@@ -25,8 +25,8 @@ class StreamQueue {
   static constexpr uint32_t kMost = 960;
   static constexpr uint32_t kStep = 240;
   // What a driver takes into the queue itself counts by its bytes, too: parameters of launches, and
-  // copies from ordinary memory up to 64 KiB. The whole queue has 4 MiB (seen on an H100 with driver
-  // 580: 735 launches with 4000 bytes, 250 copies of 16 KiB, 63 of 64 KiB).
+  // copies from ordinary memory up to 64 KiB. The whole queue has 4 MiB (seen on an H100 with
+  // driver 580: 735 launches with 4000 bytes, 250 copies of 16 KiB, 63 of 64 KiB).
   static constexpr uint32_t kBytesOfPlace = 4300;
   static constexpr uint32_t kBytesOfLaunch = 1750, kBytesOfCopy = 200;  // beside those
   static constexpr uint32_t places_of(uint32_t bytes) {
