@@ -166,10 +166,10 @@ class Report(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, testing.Daemon() as daemon:
             inner = os.path.join(folder, "inner")
             os.mkdir(inner)
-            # A path from the folder where the program begins.
+            # A path from the folder where fargpu run is called; the program changes its own.
             environment = testing.clean_environment(FARGPU_REPORT="report")
             program = [sys.executable, "-c", CLOSES, inner, str(pause)]
-            done = daemon.run("env", "-C", folder, *program, env=environment, timeout=60)
+            done = daemon.run(*program, env=environment, cwd=folder, timeout=60)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             for name in os.listdir(inner):
                 with open(os.path.join(inner, name), "rb") as file:
