@@ -69,6 +69,7 @@ class FakeWorker final : public server::Worker {
   void refund(uint64_t bytes) override { charged -= bytes; }
   void remember_allocation(CUdeviceptr, uint64_t) override { ++remembered; }
   void forget_allocation(CUdeviceptr) override { --remembered; }
+  bool tries_again(const server::Request&) override { return false; }
   void before_error() override {}
   void defer(std::function<bool()>) override {}
 
