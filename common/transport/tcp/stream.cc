@@ -253,7 +253,7 @@ class StreamTransport final : public Transport {
     message.msg_iov = pieces;
     message.msg_iovlen = count;
     for (;;) {
-      const int socket = descriptors::own(sockets_[index].get());
+      const int socket = sockets_[index].get();  // as in StreamSender::write_some
       const ssize_t received =
           count == 1 ? ::recv(socket, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT)
                      : ::recvmsg(socket, &message, MSG_DONTWAIT);

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/base/descriptors.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 #include "common/transport/room_waits.h"
@@ -152,7 +151,9 @@ Result<bool> StreamSender::write_some(size_t index, Pending* pending, ShareCurso
   message.msg_iovlen = count;
   for (;;) {
     const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-    const int socket = descriptors::own(descriptors_[index]);
+    // Not asked for descriptors::own(), a system call: where the program has closed the number and
+    // opened a file by it, send() refuses what is no socket.
+    const int socket = descriptors_[index];
     const ssize_t sent = count == 1 ? ::send(socket, pieces[0].iov_base, pieces[0].iov_len, flags)
                                     : ::sendmsg(socket, &message, flags);
     system_calls.add(1);
