@@ -20,6 +20,7 @@
 #include "common/transport/poll.h"
 #include "common/transport/socket_address.h"
 #include "common/transport/spin.h"
+#include "common/transport/tcp/socket_calls.h"
 #include "common/transport/tcp/stream_sender.h"
 #include "common/transport/tcp/tcp_options.h"
 
@@ -254,9 +255,9 @@ class StreamTransport final : public Transport {
     message.msg_iovlen = count;
     for (;;) {
       const int socket = sockets_[index].get();  // as in StreamSender::write_some
-      const ssize_t received =
-          count == 1 ? ::recv(socket, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT)
-                     : ::recvmsg(socket, &message, MSG_DONTWAIT);
+      const ssize_t received = count == 1
+                                   ? receive_at_once(socket, pieces[0].iov_base, pieces[0].iov_len)
+                                   : ::recvmsg(socket, &message, MSG_DONTWAIT);
       receive_calls_.add(1);
       if (received > 0) {
         const auto bytes = static_cast<size_t>(received);

@@ -10,6 +10,7 @@
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 #include "common/transport/room_waits.h"
+#include "common/transport/tcp/socket_calls.h"
 
 namespace fargpu::transport {
 namespace {
@@ -154,8 +155,9 @@ Result<bool> StreamSender::write_some(size_t index, Pending* pending, ShareCurso
     // Not asked for descriptors::own(), a system call: where the program has closed the number and
     // opened a file by it, send() refuses what is no socket.
     const int socket = descriptors_[index];
-    const ssize_t sent = count == 1 ? ::send(socket, pieces[0].iov_base, pieces[0].iov_len, flags)
-                                    : ::sendmsg(socket, &message, flags);
+    const ssize_t sent = count == 1
+                             ? send_at_once(socket, pieces[0].iov_base, pieces[0].iov_len, flags)
+                             : ::sendmsg(socket, &message, flags);
     system_calls.add(1);
     if (sent >= 0) {
       auto left = static_cast<size_t>(sent);
