@@ -1,7 +1,7 @@
-// send() and recv() that are no cancellation points: pthread_cancel() of a thread of the application
-// does not end it inside of a call, with the channel's locks held. They also take fewer instructions
-// than those of the C library. For calls that do not block (MSG_DONTWAIT). Sanitizers follow the C
-// library's. Results and errno as of send(2) and recv(2).
+// send() and recv() that are no cancellation points: pthread_cancel() of a thread of the
+// application does not end it inside of a call, with the channel's locks held. They also take fewer
+// instructions than those of the C library. For calls that do not block (MSG_DONTWAIT). Sanitizers
+// follow the C library's. Results and errno as of send(2) and recv(2).
 #pragma once
 
 #include <sys/socket.h>
