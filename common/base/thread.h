@@ -46,8 +46,7 @@ class Thread {
   };
   template <typename Function>
   struct BodyOf final : Body {
-    template <typename Given>
-    explicit BodyOf(Given&& given) : function(std::forward<Given>(given)) {}
+    explicit BodyOf(Function given) : function(std::move(given)) {}
     void run() override { function(); }
     Function function;
   };

@@ -245,7 +245,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     const LaterReply later(worker, request);
     with_memory(
         worker,
-        [later, load](std::function<void(CUresult)> done) {
+        [later, load](const Finished& done) {
           SessionParts& parts = later.worker().parts();
           const uint16_t context = later.header().context;
           parts.completion.off_thread_exclusive(
@@ -256,7 +256,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
                 return driver.cuModuleLoadDataEx(&load->loaded, load->image.data(), jit.count(),
                                                  jit.ids(), jit.values());
               },
-              std::move(done));
+              done);
         },
         [later, load](CUresult result) { module_loaded(later, *load, result); });
     return Status();
@@ -281,7 +281,7 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     const LaterReply later(worker, request);
     with_memory(
         worker,
-        [later, load](std::function<void(CUresult)> done) {
+        [later, load](const Finished& done) {
           later.worker().parts().completion.off_thread(
               later.header().context,
               [&driver = later.worker().driver(), load] {
@@ -290,7 +290,7 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
                 return driver.cuLibraryLoadData(&load->loaded, load->image.data(), jit.ids(),
                                                 jit.values(), jit.count(), nullptr, nullptr, 0);
               },
-              std::move(done));
+              done);
         },
         [later, load](CUresult result) {
           Worker& worker = later.worker();

@@ -61,10 +61,12 @@ class LaterReply {
   ContextRef context_;
 };
 
+using Finished = std::function<void(CUresult)>;
+
 // A call of a helper thread that found no memory is made once more, when other sessions that may
 // hold some have ended. `start(done)` begins it; `done(result)` is called once.
-inline void with_memory(Worker& worker, std::function<void(std::function<void(CUresult)>)> start,
-                        std::function<void(CUresult)> done) {
+inline void with_memory(Worker& worker, const std::function<void(const Finished&)>& start,
+                        const Finished& done) {
   start([&worker, start, done](CUresult result) {
     EndedSessions& ended = worker.parts().ended_sessions;
     if (result != CUDA_ERROR_OUT_OF_MEMORY || !ended.any_others()) return done(result);

@@ -43,7 +43,7 @@ Status manual_fgStreamCreate(Worker& worker, const Request& request) {
     const LaterReply later(worker, request);
     with_memory(
         worker,
-        [later, made, green, given](std::function<void(CUresult)> done) {
+        [later, made, green, given](const Finished& done) {
           later.worker().parts().completion.off_thread(
               later.header().context,
               [&driver = later.worker().driver(), made, green, given] {
@@ -54,7 +54,7 @@ Status manual_fgStreamCreate(Worker& worker, const Request& request) {
                 return driver.cuGreenCtxStreamCreate(made.get(), green, given.flags,
                                                      given.priority);
               },
-              std::move(done));
+              done);
         },
         [later, made, id = given.stream_id](CUresult result) {
           if (result == CUDA_SUCCESS) {
