@@ -276,7 +276,7 @@ int main(int n, char** v) {
                               {"graphs", graph_cases}, {"depth", depth_cases},
                               {"plain", plain_cases},  {"streams", streams_cases}};
   for (auto& s : sections) {
-    if (n > 1 && strcmp(v[1], s.name)) continue;
+    if (n > 1 && strcmp(v[1], s.name) != 0) continue;
     progress->begun = 0;
     progress->over = 0;
     for (int tries = 0; tries < 25 && !progress->over; ++tries) {

@@ -9,7 +9,7 @@ namespace fargpu::bootstrap {
 std::string host_identity() {
   // A program may change its root, where there may be no /proc, before it connects. Never
   // destroyed.
-  static const std::string& known = [] -> const std::string& {
+  static const std::string& known = []() -> const std::string& {
     auto& line = *new std::string;
     std::ifstream file("/proc/sys/kernel/random/boot_id");
     std::getline(file, line);

@@ -285,12 +285,12 @@ bool Sessions::holds_memory(const SessionRecord& session) {
 }
 
 void Sessions::count_neighbours() const {
-  for (const auto& [pid, session] : sessions_) {
+  for (const auto& one : sessions_) {
     const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& other) {
-      return other.first != pid && !other.second.management &&
-             share_a_unit(other.second.units, session.units);
+      return other.first != one.first && !other.second.management &&
+             share_a_unit(other.second.units, one.second.units);
     });
-    session.orders->neighbours.store(static_cast<uint32_t>(others), std::memory_order_relaxed);
+    one.second.orders->neighbours.store(static_cast<uint32_t>(others), std::memory_order_relaxed);
   }
 }
 

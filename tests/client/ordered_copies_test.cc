@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace fargpu::client {
@@ -257,7 +259,7 @@ TEST_F(OrderedCopiesTest, RegisteredMemoryMayGo) {
       ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto* const text = static_cast<char*>(memory) + kPage - 3;
-  std::memcpy(text, "abcdef", 6);
+  std::ranges::copy(std::string_view("abcdef"), text);
   const copy::Rows rows = copy::dense(address(text), line(6));
   const uint64_t fetch = copies_.add_fetch(line(6), rows, 7, OrderedCopies::Memory::kRegistered);
   const uint64_t before = copies_.add_fetch(line(6), rows, 7, OrderedCopies::Memory::kRegistered);

@@ -38,7 +38,7 @@ void lives_once() {
     EXPECT_EQ(alive, 1);
     EXPECT_EQ(function(10), 11);
     Function moved(std::move(function));
-    EXPECT_FALSE(function);
+    EXPECT_FALSE(function) << "what was moved from is empty";  // NOLINT(bugprone-use-after-move)
     EXPECT_EQ(alive, 1);
     EXPECT_EQ(moved(10), 12) << "it is the same one";
     function = std::move(moved);

@@ -51,20 +51,22 @@ void set_up_more() {
   names.give(context, "context");
 }
 
-void show_copy(const CUDA_MEMCPY3D& p) {
-  std::printf(
+std::string described(const CUDA_MEMCPY3D& p) {
+  char text[1024];
+  std::snprintf(
+      text, sizeof text,
       "    from %d host %s device %s array %s, x %zu y %zu z %zu lod %zu pitch %zu height %zu res "
-      "%s\n",
+      "%s\n"
+      "    to %d host %s device %s array %s, x %zu y %zu z %zu lod %zu pitch %zu height %zu res "
+      "%s\n"
+      "    %zu %zu %zu\n",
       p.srcMemoryType, names.of(p.srcHost).c_str(), names.of(p.srcDevice).c_str(),
       names.of(p.srcArray).c_str(), p.srcXInBytes, p.srcY, p.srcZ, p.srcLOD, p.srcPitch,
-      p.srcHeight, names.of(p.reserved0).c_str());
-  std::printf(
-      "    to %d host %s device %s array %s, x %zu y %zu z %zu lod %zu pitch %zu height %zu res "
-      "%s\n",
-      p.dstMemoryType, names.of(p.dstHost).c_str(), names.of(p.dstDevice).c_str(),
-      names.of(p.dstArray).c_str(), p.dstXInBytes, p.dstY, p.dstZ, p.dstLOD, p.dstPitch,
-      p.dstHeight, names.of(p.reserved1).c_str());
-  std::printf("    %zu %zu %zu\n", p.WidthInBytes, p.Height, p.Depth);
+      p.srcHeight, names.of(p.reserved0).c_str(), p.dstMemoryType, names.of(p.dstHost).c_str(),
+      names.of(p.dstDevice).c_str(), names.of(p.dstArray).c_str(), p.dstXInBytes, p.dstY, p.dstZ,
+      p.dstLOD, p.dstPitch, p.dstHeight, names.of(p.reserved1).c_str(), p.WidthInBytes, p.Height,
+      p.Depth);
+  return text;
 }
 
 void show_fill(const CUDA_MEMSET_NODE_PARAMS& p) {
@@ -91,13 +93,12 @@ void round_trip(CUgraph graph, CUgraphNode node) {
     CUDA_MEMCPY3D got, again;
     std::memset(&got, 0x5a, sizeof got);
     if (show("  get", cuGraphMemcpyNodeGetParams(node, &got)) != CUDA_SUCCESS) return;
-    show_copy(got);
+    std::fputs(described(got).c_str(), stdout);
     show("  set", cuGraphMemcpyNodeSetParams(node, &got));
     std::memset(&again, 0xa5, sizeof again);
     NEED(cuGraphMemcpyNodeGetParams(node, &again));
-    if (std::memcmp(&got, &again, sizeof got) != 0) {
-      std::printf("  another one then:\n");
-      show_copy(again);
+    if (described(again) != described(got)) {
+      std::printf("  another one then:\n%s", described(again).c_str());
     }
     CUgraphNodeParams general{};
     general.type = CU_GRAPH_NODE_TYPE_MEMCPY;
@@ -286,7 +287,9 @@ void made_copy(const char* text, const CUDA_MEMCPY3D& copy) {
       CUDA_SUCCESS) {
     CUDA_MEMCPY3D got;
     std::memset(&got, 0x5a, sizeof got);
-    if (show("  get", cuGraphMemcpyNodeGetParams(node, &got)) == CUDA_SUCCESS) show_copy(got);
+    if (show("  get", cuGraphMemcpyNodeGetParams(node, &got)) == CUDA_SUCCESS) {
+      std::fputs(described(got).c_str(), stdout);
+    }
   }
   NEED(cuGraphDestroy(graph));
 }
