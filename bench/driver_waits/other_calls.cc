@@ -70,7 +70,7 @@ static std::vector<Case> table() {
   std::vector<Case> v;
   auto add = [&](std::string n, std::function<CUresult()> c, std::function<void()> b = {},
                  std::function<void()> a = {}) {
-    v.push_back({n, b, c, a});
+    v.push_back({std::move(n), std::move(b), std::move(c), std::move(a)});
   };
   auto alloc = [] { MUST(cuMemAlloc(&t.a, 1 << 20)); };
   auto free_a = [] { MUST(cuMemFree(t.a)); };
@@ -130,7 +130,7 @@ static std::vector<Case> table() {
             munmap(t.r, z);
           });
     add(
-        "cuMemHostUnregister " + std::to_string(z), [z] { return cuMemHostUnregister(t.r); },
+        "cuMemHostUnregister " + std::to_string(z), [] { return cuMemHostUnregister(t.r); },
         [mem, z] {
           mem();
           MUST(cuMemHostRegister(t.r, z, 1));

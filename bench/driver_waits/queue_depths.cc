@@ -18,7 +18,7 @@ void depth_cases() {
   };
   const unsigned N = 2000;
   std::vector<Op> ops;
-  auto add = [&](std::string n, Step s, unsigned l = 2000) { ops.push_back({n, s, l}); };
+  auto add = [&](std::string n, Step s, unsigned l = 2000) { ops.push_back({std::move(n), std::move(s), l}); };
   add("launch", [=](unsigned) { return D(launch(w.S)); });
   add("launch, 4000 bytes", [=](unsigned) {
     static char p[4000];
@@ -270,7 +270,7 @@ static void graph_mapped() {
             200);
         depth(
             "pat", h, "graph_mapped: first launches, fresh",
-            [&, first = true](unsigned i) mutable {
+            [&](unsigned i) {
               MUST(cuGraphLaunch(e[i % 2], w.S));
               return true;
             },

@@ -65,7 +65,7 @@ static std::vector<Case> table() {
   std::vector<Case> t;
   auto add = [&](std::string n, std::function<CUresult(CUstream)> c, std::function<void()> b = {},
                  std::function<void()> a = {}) {
-    t.push_back({n, b, c, a});
+    t.push_back({std::move(n), std::move(b), std::move(c), std::move(a)});
   };
   add("cuLaunchKernel", [](CUstream s) { return launch(s); });
   add("cuLaunchKernel 4000 bytes of parameters", [](CUstream s) {
