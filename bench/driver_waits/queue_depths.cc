@@ -18,7 +18,9 @@ void depth_cases() {
   };
   const unsigned N = 2000;
   std::vector<Op> ops;
-  auto add = [&](std::string n, Step s, unsigned l = 2000) { ops.push_back({std::move(n), std::move(s), l}); };
+  auto add = [&](std::string n, Step s, unsigned l = 2000) {
+    ops.push_back({std::move(n), std::move(s), l});
+  };
   add("launch", [=](unsigned) { return D(launch(w.S)); });
   add("launch, 4000 bytes", [=](unsigned) {
     static char p[4000];
