@@ -239,7 +239,8 @@ CUresult make_updatable(GraphNode& node) {
   const Context& context = *node.params.context();
   Session& session = *context.session;
   Description description;
-  CUresult result = describe_node(session, node.params, {.type = node.params.type()}, &description);
+  CUresult result =
+      describe_node(session, node.params, {.type = node.params.type()}, nullptr, &description);
   if (result != CUDA_SUCCESS) return result;
   unsigned long long device_node = 0;
   unsigned number = 0;

@@ -79,7 +79,8 @@ class Describer {
     unsigned count = 0;
     for (size_t i = 0; i < order.size(); ++i) {
       error = order[i]->handle();
-      if (const CUresult result = plan(order[i]->params, &plans[i]); result != CUDA_SUCCESS)
+      if (const CUresult result = plan(order[i]->params, nullptr, &plans[i]);
+          result != CUDA_SUCCESS)
         return result;
       if (bodies_ != 0 && !runs_in_bodies(*order[i], plans[i])) return CUDA_ERROR_INVALID_VALUE;
       count += parts(plans[i]);
@@ -106,10 +107,12 @@ class Describer {
     return CUDA_SUCCESS;
   }
 
-  CUresult describe(const NodeParams& params, const Placed& placed,
+  CUresult describe(const NodeParams& params, const Placed& placed, const HostCopy* before,
                     schema::graph::Nodes::Builder out) {
     NodeCopy copy;
-    if (const CUresult result = plan(params, &copy); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = plan(params, before, &copy); result != CUDA_SUCCESS) return result;
+    if (copy.way == NodeCopy::Way::kDriver && placed.copy != NodeCopy::Way::kHost)
+      copy.way = placed.copy;
     if (params.type() != placed.type || copy.way != placed.copy) return CUDA_ERROR_INVALID_VALUE;
     // The server's part alone: its host node stays as it is.
     auto nodes = out.initNodes(1);
@@ -139,7 +142,7 @@ class Describer {
                : 1;
   }
 
-  CUresult plan(const NodeParams& params, NodeCopy* plan) {
+  CUresult plan(const NodeParams& params, const HostCopy* before, NodeCopy* plan) {
     if (params.context_has_ended()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (params.context() != nullptr && params.context()->session != &session_) {
       log::warn("a graph has nodes on the GPUs of several servers: not supported");
@@ -148,7 +151,8 @@ class Describer {
     if (params.type() != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
     const ContextScope scope(params.context());
     // A driver takes no host nodes in bodies of conditions.
-    return plan_copy(session_, params.get().memcpy.copyParams, calls_host_ && bodies_ == 0, plan);
+    return plan_copy(session_, params.get().memcpy.copyParams, calls_host_ && bodies_ == 0, before,
+                     plan);
   }
 
   // Otherwise it says why not.
@@ -217,8 +221,11 @@ class Describer {
     const auto put_host_copy = [&](unsigned part) {
       builder(part).setHost();
       HostCopy* const copy = plan.host.get();
-      placed.host_call = add_host_call(id, &HostCopy::run, copy, plan.host);
+      placed.host_call = add_host_call(
+          id, copy != nullptr ? &HostCopy::run : [](void*) {}, copy, plan.host);
     };
+    if (params.type() == CU_GRAPH_NODE_TYPE_MEMCPY)
+      placed.given = std::make_shared<const CUDA_MEMCPY3D>(params.get().memcpy.copyParams);
     if (plan.way == NodeCopy::Way::kHost) {
       placed.place = place(id);
       put_host_copy(0);
@@ -425,12 +432,12 @@ CUresult describe(Session& session, const Graph& graph, bool for_kernels, Descri
 }
 
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
-                       Description* description) {
+                       const HostCopy* before, Description* description) {
   capnp::MallocMessageBuilder message;
   Describer describer(session, *description, /*with_ids=*/false,
                       placed.copy != NodeCopy::Way::kDriver);
   const CUresult result =
-      describer.describe(params, placed, message.initRoot<schema::graph::Nodes>());
+      describer.describe(params, placed, before, message.initRoot<schema::graph::Nodes>());
   if (result == CUDA_SUCCESS) take_bytes(message, description);
   return result;
 }

@@ -38,6 +38,7 @@ struct Placed {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   NodeCopy::Way copy = NodeCopy::Way::kDriver;
   size_t host_call = 0;  // of a host node or a copy that has one, and of a child's first: its index
+  std::shared_ptr<const CUDA_MEMCPY3D> given{};  // of a copy: as the application made or set it
 };
 
 // An event that a node records.
@@ -68,8 +69,10 @@ CUresult session_of(const Graph& graph, Session** session);
 // instantiates such a graph.
 CUresult describe(Session& session, const Graph& graph, bool for_kernels, Description* description,
                   CUgraphNode* error, CUgraphInstantiateResult* refused);
-// One node without its edges. `placed`: how it was carried out up to now, which must not change.
+// One node without its edges. `placed`: how it was carried out up to now, which must not change;
+// but a copy of ordinary memory may come to use none, and its host node then does nothing.
+// `before`: what a copy's host node has called up to now; nullptr: nothing.
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
-                       Description* description);
+                       const HostCopy* before, Description* description);
 
 }  // namespace fargpu::client

@@ -7,6 +7,7 @@
 #include "client/call/submission.h"
 #include "client/entry/send_work.h"
 #include "client/entry/streams.h"
+#include "client/graph/copy_change.h"
 #include "client/graph/user_object.h"
 #include "client/object/launch_blocking.h"
 #include "client/process/process.h"
@@ -190,6 +191,18 @@ void take_host_calls(GraphExec& exec, std::vector<HostCall> calls) {
   }
   exec.host_calls = std::move(calls);
   if (!copies->empty()) keep_until_launched(*exec.session, exec.last, std::move(copies));
+}
+
+// What copy nodes do from now on: those of the graph from `first` on, which is described.
+void take_copies(GraphExec& exec, uint32_t first, const Description& description) {
+  for (auto& [id, placed] : exec.nodes) {
+    if (placed.given == nullptr || placed.place < first) continue;
+    const uint32_t place = placed.place - first;
+    if (place >= description.nodes_by_place.size()) continue;
+    const auto found = description.nodes.find(description.nodes_by_place[place]);
+    if (found != description.nodes.end() && found->second.given != nullptr)
+      placed.given = found->second.given;
+  }
 }
 
 CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
@@ -418,6 +431,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   const size_t known = std::min(description.host_calls.size(), exec.host_calls.size());
   for (size_t i = 0; i < known; ++i) description.host_calls[i].node = exec.host_calls[i].node;
   exec.turns = turns_of(description.nodes, description.host_calls.size());
+  take_copies(exec, 0, description);
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;
@@ -440,15 +454,21 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
   const auto found = exec.nodes.find(node);
   if (found == exec.nodes.end() || found->second.type != params.type())
     return CUDA_ERROR_INVALID_VALUE;
-  const Placed& placed = found->second;
+  Placed& placed = found->second;
   if (params.type() == CU_GRAPH_NODE_TYPE_HOST) {
     HostCall& call = exec.host_calls[placed.host_call];
     call.function = params.get().host.fn;
     call.data = params.get().host.userData;
     return CUDA_SUCCESS;
   }
+  const HostCopy* before = nullptr;
+  if (placed.given != nullptr) {
+    if (!may_become(*placed.given, params.get().memcpy.copyParams)) return CUDA_ERROR_INVALID_VALUE;
+    if (placed.copy != NodeCopy::Way::kDriver)
+      before = static_cast<const HostCopy*>(exec.host_calls[placed.host_call].keeps.get());
+  }
   Description description;
-  if (const CUresult result = describe_node(*exec.session, params, placed, &description);
+  if (const CUresult result = describe_node(*exec.session, params, placed, before, &description);
       result != CUDA_SUCCESS)
     return result;
   note_waits(*exec.session, description.awaited);
@@ -458,6 +478,8 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
                             description.bytes.data(), description.bytes.size());
     if (result != CUDA_SUCCESS) return result;
   }
+  if (placed.given != nullptr) placed.given = description.nodes.begin()->second.given;
+  if (params.type() == CU_GRAPH_NODE_TYPE_GRAPH) take_copies(exec, placed.place, description);
   if (description.interprocess) exec.interprocess = true;
   if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
     std::erase_if(exec.recorded, [node](const RecordedEvent& old) { return old.node == node; });

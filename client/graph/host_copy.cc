@@ -16,10 +16,10 @@ namespace {
 
 // Staging memory that no copy uses, by session and size. It is kept until the process ends: to free
 // it, one would have to wait for everything that runs.
-class StagingMemory {
+class FreeStaging {
  public:
-  static StagingMemory& get() {
-    static auto& memory = *new StagingMemory;
+  static FreeStaging& get() {
+    static auto& memory = *new FreeStaging;
     return memory;
   }
   CUresult take(Session& session, size_t bytes, void** memory) {
@@ -43,6 +43,35 @@ class StagingMemory {
   std::mutex mutex_;
   std::map<std::pair<Session*, size_t>, std::vector<void*>> free_;
 };
+
+}  // namespace
+
+// Staging memory of one copy. It is given back with the last one that has it.
+class Staging {
+ public:
+  static CUresult take(Session& session, size_t bytes, std::shared_ptr<Staging>* staging) {
+    auto taken = std::make_shared<Staging>(session, bytes);
+    const CUresult result = FreeStaging::get().take(session, bytes, &taken->memory_);
+    if (result == CUDA_SUCCESS) *staging = std::move(taken);
+    return result;
+  }
+  Staging(Session& session, size_t bytes) : session_(session), bytes_(bytes) {}
+  ~Staging() {
+    if (memory_ != nullptr) FreeStaging::get().give_back(session_, bytes_, memory_);
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Session& session_;
+  const size_t bytes_;
+  void* memory_ = nullptr;
+};
+
+namespace {
 
 Endpoint end_of(Session& session, CUmemorytype type, const copy::Rows& rows) {
   return type == CU_MEMORYTYPE_HOST     ? host_end(session, rows)
@@ -102,11 +131,22 @@ void put_destination(CUDA_MEMCPY3D& copy, const copy::Rows& rows) {
   copy.dstHost = nullptr;
 }
 
-}  // namespace
-
-HostCopy::~HostCopy() {
-  if (staging_ != nullptr) StagingMemory::get().give_back(*session_, staging_bytes_, staging_);
+// Between `rows` of the application and staging memory, packed.
+CUresult stage(Session& session, const copy::Rows& rows, const copy::Shape& shape, bool fetches,
+               const HostCopy* before, std::shared_ptr<HostCopy>* copy) {
+  const size_t bytes = std::bit_ceil(shape.bytes());
+  std::shared_ptr<Staging> staging = before != nullptr ? before->staging() : nullptr;
+  if (staging == nullptr || staging->bytes() != bytes) {
+    if (const CUresult result = Staging::take(session, bytes, &staging); result != CUDA_SUCCESS)
+      return result;
+  }
+  const copy::Rows packed = dense(staging->address(), shape);
+  *copy = fetches ? std::make_shared<HostCopy>(packed, rows, shape, std::move(staging))
+                  : std::make_shared<HostCopy>(rows, packed, shape, std::move(staging));
+  return CUDA_SUCCESS;
 }
+
+}  // namespace
 
 void HostCopy::run(void* pointer) {
   const auto& copy = *static_cast<const HostCopy*>(pointer);
@@ -117,22 +157,6 @@ void HostCopy::run(void* pointer) {
                    copy.shape_.width);
     }
   }
-}
-
-// Between `rows` of the application and staging memory, packed.
-CUresult stage(Session& session, const copy::Rows& rows, const copy::Shape& shape, bool fetches,
-               std::shared_ptr<HostCopy>* copy, void** staging) {
-  const size_t bytes = std::bit_ceil(shape.bytes());
-  if (const CUresult result = StagingMemory::get().take(session, bytes, staging);
-      result != CUDA_SUCCESS)
-    return result;
-  const copy::Rows packed = dense(reinterpret_cast<uint64_t>(*staging), shape);
-  *copy = fetches ? std::make_shared<HostCopy>(packed, rows, shape)
-                  : std::make_shared<HostCopy>(rows, packed, shape);
-  (*copy)->session_ = &session;
-  (*copy)->staging_ = *staging;
-  (*copy)->staging_bytes_ = bytes;
-  return CUDA_SUCCESS;
 }
 
 copy::Part source_part(const CUDA_MEMCPY3D& copy) {
@@ -155,14 +179,15 @@ copy::Part destination_part(const CUDA_MEMCPY3D& copy) {
           copy.dstHeight};
 }
 
-CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, bool calls_host, NodeCopy* plan) {
+CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, bool calls_host,
+                   const HostCopy* before, NodeCopy* plan) {
   const copy::Shape shape{given.WidthInBytes, given.Height, given.Depth};
   CUDA_MEMCPY3D& driver = plan->driver = given;
   copy::Rows to, from;
   if (calls_host && is_on_host(session, given.srcMemoryType, source_part(given), shape, &from) &&
       is_on_host(session, given.dstMemoryType, destination_part(given), shape, &to)) {
     plan->way = NodeCopy::Way::kHost;
-    plan->host = std::make_shared<HostCopy>(to, from, shape);
+    plan->host = std::make_shared<HostCopy>(to, from, shape, nullptr);
     return CUDA_SUCCESS;
   }
   Found source, destination;
@@ -180,18 +205,17 @@ CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& given, bool calls_host
   if (!source.here && !destination.here) return CUDA_SUCCESS;
   if (source.here && destination.here) {
     plan->way = NodeCopy::Way::kHost;
-    plan->host = std::make_shared<HostCopy>(destination.rows, source.rows, shape);
+    plan->host = std::make_shared<HostCopy>(destination.rows, source.rows, shape, nullptr);
     return CUDA_SUCCESS;
   }
   plan->way = source.here ? NodeCopy::Way::kHostThenDriver : NodeCopy::Way::kDriverThenHost;
-  void* staging = nullptr;
   if (const CUresult result = stage(session, source.here ? source.rows : destination.rows, shape,
-                                    source.here, &plan->host, &staging);
+                                    source.here, before, &plan->host);
       result != CUDA_SUCCESS)
     return result;
   Found staged;
   const CUresult result =
-      find(session, CU_MEMORYTYPE_HOST, {reinterpret_cast<uint64_t>(staging)}, shape, &staged);
+      find(session, CU_MEMORYTYPE_HOST, {plan->host->staging()->address()}, shape, &staged);
   if (result != CUDA_SUCCESS) return result;
   if (staged.here) return CUDA_ERROR_NOT_SUPPORTED;  // the worker cannot have that memory
   source.here ? put_source(driver, staged.rows) : put_destination(driver, staged.rows);

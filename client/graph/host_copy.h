@@ -9,31 +9,30 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "client/process/session.h"
 #include "common/copy/shape.h"
 
 namespace fargpu::client {
 
-// A part of a copy that is done here. Its staging memory is given back with it. Any thread.
+class Staging;
+
+// A part of a copy that is done here. Any thread.
 class HostCopy {
  public:
-  HostCopy(const copy::Rows& to, const copy::Rows& from, const copy::Shape& shape)
-      : to_(to), from_(from), shape_(shape) {}
-  ~HostCopy();
-  HostCopy(const HostCopy&) = delete;
-  HostCopy& operator=(const HostCopy&) = delete;
+  // `staging`: one end lies in it; nullptr: none does.
+  HostCopy(const copy::Rows& to, const copy::Rows& from, const copy::Shape& shape,
+           std::shared_ptr<Staging> staging)
+      : to_(to), from_(from), shape_(shape), staging_(std::move(staging)) {}
 
   static void CUDA_CB run(void* copy);
+  const std::shared_ptr<Staging>& staging() const { return staging_; }
 
  private:
-  friend CUresult stage(Session&, const copy::Rows&, const copy::Shape&, bool,
-                        std::shared_ptr<HostCopy>*, void**);
   const copy::Rows to_, from_;
   const copy::Shape shape_;
-  Session* session_ = nullptr;
-  void* staging_ = nullptr;
-  size_t staging_bytes_ = 0;
+  const std::shared_ptr<Staging> staging_;
 };
 
 // The ends of a copy that are no arrays.
@@ -54,7 +53,10 @@ struct NodeCopy {
 };
 
 // A context of `session` is current. Exposes host memory that the driver knows. `calls_host`:
-// whether the node may be a host function although the driver could copy.
-CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& copy, bool calls_host, NodeCopy* plan);
+// whether the node may be a host function although the driver could copy. `before`: what the node's
+// host function has done up to now; its staging memory serves again, so that the driver's copy
+// stays as it is. Launches of an executable graph do not overlap. nullptr: nothing.
+CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& copy, bool calls_host,
+                   const HostCopy* before, NodeCopy* plan);
 
 }  // namespace fargpu::client

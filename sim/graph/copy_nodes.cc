@@ -14,6 +14,24 @@ int device_of(CUmemorytype type, CUdeviceptr device, const void* host) {
   return found ? found->device : -1;
 }
 
+// Device memory belongs to a device, and to a context unless it was mapped. Host memory, known or
+// not, may take the place of any other.
+bool may_replace(const CopySide& was, const CopySide& is) {
+  if (was.where == CopySide::Where::kArray) return true;
+  const auto before = Driver::get().allocations().find(was.base);
+  const auto now = Driver::get().allocations().find(is.base);
+  if (!before || !now || before->is_host() || now->is_host()) return true;
+  using Kind = Allocation::Kind;
+  return before->device == now->device &&
+         (before->kind == Kind::kMapped) == (now->kind == Kind::kMapped);
+}
+
+bool is_same(const CopySide& one, const CopySide& other) {
+  return one.where == other.where && one.base == other.base && one.pitch == other.pitch &&
+         one.slice == other.slice && one.handle == other.handle && one.x == other.x &&
+         one.y == other.y && one.z == other.z;
+}
+
 class Memcpy final : public Operation {
  public:
   Memcpy(const CUDA_MEMCPY_NODE_PARAMS& params, const Copy& copy, std::shared_ptr<Context> context)
@@ -53,8 +71,22 @@ class Memcpy final : public Operation {
     const bool possible = same_memory && context_ == other.context_ && (!rows || same_shape);
     return possible ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
+  // Nothing of copies of several rows may change.
+  bool may_be_set_to(const Operation& next) const override {
+    const auto& other = static_cast<const Memcpy&>(next);
+    if (copy_.from.where != other.copy_.from.where || copy_.to.where != other.copy_.to.where ||
+        context_ != other.context_)
+      return false;
+    if (is_row() && other.is_row())
+      return may_replace(copy_.from, other.copy_.from) && may_replace(copy_.to, other.copy_.to);
+    return copy_.width == other.copy_.width && copy_.height == other.copy_.height &&
+           copy_.depth == other.copy_.depth && is_same(copy_.from, other.copy_.from) &&
+           is_same(copy_.to, other.copy_.to);
+  }
 
  private:
+  bool is_row() const { return copy_.height == 1 && copy_.depth == 1; }
+
   const CUDA_MEMCPY_NODE_PARAMS params_;
   const Copy copy_;
   const std::shared_ptr<Context> context_;

@@ -69,10 +69,8 @@ void Exec::plan_again() {
 }
 
 CUresult Exec::set(Node& node, OperationPtr operation) {
-  if (node.operation->type() != operation->type() ||
-      node.operation->accepts(*operation) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+  if (node.operation->type() != operation->type() || !node.operation->may_be_set_to(*operation))
     return CUDA_ERROR_INVALID_VALUE;
-  }
   node.operation = std::move(operation);
   changed();
   return CUDA_SUCCESS;

@@ -56,6 +56,10 @@ CUgraphExecUpdateResult Operation::accepts(const Operation&) const {
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
+bool Operation::may_be_set_to(const Operation& next) const {
+  return accepts(next) == CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
 std::shared_ptr<const Operation> Operation::with_bodies(
     const std::vector<std::shared_ptr<Graph>>&) const {
   return nullptr;

@@ -31,6 +31,8 @@ class Operation {
   virtual std::function<void()> prepare(const Fence& done) const = 0;
   // Whether an executable graph may take `next`, of the same type, in the place of this one.
   virtual CUgraphExecUpdateResult accepts(const Operation& next) const;
+  // Whether the node alone may be set to `next`, of the same type, in an executable graph.
+  virtual bool may_be_set_to(const Operation& next) const;
   // Of a child graph node or a conditional node.
   virtual std::span<const std::shared_ptr<Graph>> bodies() const { return {}; }
   // The same operation over copies of the bodies.

@@ -85,6 +85,30 @@ void launch(CUgraphExec exec) {
   show("  wait", cuStreamSynchronize(stream));
 }
 
+// Whether the destination is memory of cuMemAlloc.
+bool is_of_device(const CUDA_MEMCPY3D& copy) {
+  return copy.dstMemoryType != CU_MEMORYTYPE_HOST && copy.dstMemoryType != CU_MEMORYTYPE_ARRAY &&
+         (copy.dstDevice == a || copy.dstDevice == b);
+}
+
+// The same memory in another way.
+void other_memory_types(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D& copy) {
+  CUDA_MEMCPY3D changed = copy;
+  if (copy.srcMemoryType == CU_MEMORYTYPE_DEVICE || copy.srcMemoryType == CU_MEMORYTYPE_HOST) {
+    if (copy.srcMemoryType == CU_MEMORYTYPE_HOST)
+      changed.srcDevice = reinterpret_cast<CUdeviceptr>(copy.srcHost);
+    changed.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    show("  set in exec, from unified memory",
+         cuGraphExecMemcpyNodeSetParams(exec, node, &changed, context));
+  }
+  changed = copy;
+  if (copy.dstMemoryType == CU_MEMORYTYPE_UNIFIED && is_of_device(copy)) {
+    changed.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    show("  set in exec, to device memory",
+         cuGraphExecMemcpyNodeSetParams(exec, node, &changed, context));
+  }
+}
+
 void round_trip(CUgraph graph, CUgraphNode node) {
   CUgraphNodeType type{};
   NEED(cuGraphNodeGetType(node, &type));
@@ -109,19 +133,32 @@ void round_trip(CUgraph graph, CUgraphNode node) {
     launch(exec);
     show("  set in exec", cuGraphExecMemcpyNodeSetParams(exec, node, &got, context));
     show("  set in exec by the general call", cuGraphExecNodeSetParams(exec, node, &general));
-    // What of copies of several rows may change is for other programs.
-    const bool is_row = got.Height == 1 && got.Depth == 1;
     CUDA_MEMCPY3D changed = got;
-    if (is_row && changed.dstMemoryType == CU_MEMORYTYPE_DEVICE) {
+    // A server's managed memory is of no context, unlike the driver's (docs/graphs.md).
+    const bool to_managed = got.dstDevice == managed, from_managed = got.srcDevice == managed;
+    if (changed.dstMemoryType == CU_MEMORYTYPE_DEVICE && !to_managed) {
       changed.dstDevice = c + 4;
       show("  set in exec, to c+4", cuGraphExecMemcpyNodeSetParams(exec, node, &changed, context));
     }
     changed = got;
-    if (is_row && changed.srcMemoryType == CU_MEMORYTYPE_DEVICE) {
+    if (changed.srcMemoryType == CU_MEMORYTYPE_DEVICE) {
       changed.srcDevice = b;
       show("  set in exec, from b", cuGraphExecMemcpyNodeSetParams(exec, node, &changed, context));
     }
     launch(exec);
+    other_memory_types(exec, node, got);
+    const bool is_row = got.Height == 1 && got.Depth == 1;
+    if (is_row && got.srcMemoryType == CU_MEMORYTYPE_UNIFIED && !from_managed &&
+        is_of_device(got)) {
+      changed = got;
+      changed.srcDevice = c;
+      show("  set in exec, from unified c",
+           cuGraphExecMemcpyNodeSetParams(exec, node, &changed, context));
+      launch(exec);
+      std::printf("  a %x, b %x, c %x\n", first_of(a), first_of(b), first_of(c));
+      show("  set in exec, back", cuGraphExecMemcpyNodeSetParams(exec, node, &got, context));
+      launch(exec);
+    }
   } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
     CUDA_MEMSET_NODE_PARAMS got, again;
     std::memset(&got, 0x5a, sizeof got);

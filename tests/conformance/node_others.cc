@@ -216,6 +216,8 @@ void children() {
     NEED(cuGraphExecDestroy(exec));
     NEED(cuGraphDestroy(graph));
     if (way != 2) NEED(cuGraphDestroy(child));
+    names.forget(child);
+    names.forget(got);
   }
 }
 

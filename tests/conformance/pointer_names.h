@@ -12,6 +12,11 @@ class PointerNames {
   void give(T pointer, const std::string& name) {
     names_.emplace(as_number(pointer), name);
   }
+  // What has ended: another one may get the same address.
+  template <typename T>
+  void forget(T pointer) {
+    names_.erase(as_number(pointer));
+  }
   template <typename T>
   std::string of(T pointer) {
     const uint64_t number = as_number(pointer);
