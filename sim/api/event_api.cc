@@ -72,11 +72,7 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
         });
         if (captured) return *captured;
         if (external) return CUDA_ERROR_ILLEGAL_STATE;  // for captures only
-        auto record = std::make_shared<EventRecord>();
-        // Submission under the event's lock: of two threads that record at once, the later in the
-        // stream is the latest of the event.
-        std::lock_guard lock(event->mutex);
-        record->fence = context.submit(stream, event->begin_record(record));
+        context.submit_made(stream, [&](const Fence& done) { return event->begin_record(done); });
         return CUDA_SUCCESS;
       });
 }
@@ -151,10 +147,9 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
     if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
     auto event = driver.registry().find<Event>(hEvent);
     if (!event || event->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
-    auto record = std::make_shared<EventRecord>();
-    std::lock_guard lock(event->mutex);
     const auto green = driver.registry().find<GreenContext>(hCtx);
-    record->fence = context->submit_after_all(event->begin_record(record), green.get());
+    context->submit_after_all([&](const Fence& done) { return event->begin_record(done); },
+                              green.get());
     return context->error();
   });
 }

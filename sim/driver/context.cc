@@ -104,6 +104,12 @@ Fence Context::submit(const std::shared_ptr<Stream>& stream, std::function<void(
   return push(*stream, Task{std::move(run), std::move(extra), nullptr});
 }
 
+Fence Context::submit_made(const std::shared_ptr<Stream>& stream, const Make& make,
+                           std::vector<Fence> extra) {
+  std::lock_guard lock(submit_mutex_);
+  return make_locked(*stream, make, Task{nullptr, std::move(extra), nullptr});
+}
+
 void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                                size_t bytes) {
   const QueuePlace place = stream->queue->take_place(bytes);
@@ -115,13 +121,12 @@ void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
   push(*stream, Task{std::move(run), {}, nullptr, {}, /*is_host_function=*/true});
 }
 
-Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, std::function<void()> run,
-                            size_t turns) {
+Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t turns) {
   std::unique_lock lock(submit_mutex_, std::defer_lock);
   if (turns > 0 && Driver::get().settings().locked_waits) lock.lock();
   const QueuePlace place = stream->queue->take_place(0, turns);
   if (!lock.owns_lock()) lock.lock();
-  return push_locked(*stream, Task{std::move(run), {}, nullptr, place});
+  return make_locked(*stream, make, Task{nullptr, {}, nullptr, place});
 }
 
 Fence Context::push(Stream& stream, Task task) {
@@ -129,9 +134,15 @@ Fence Context::push(Stream& stream, Task task) {
   return push_locked(stream, std::move(task));
 }
 
+Fence Context::make_locked(Stream& stream, const Make& make, Task task) {
+  task.done = std::make_shared<Completion>();
+  task.run = make(task.done);
+  return push_locked(stream, std::move(task));
+}
+
 Fence Context::push_locked(Stream& stream, Task task) {
-  auto done = std::make_shared<Completion>();
-  task.done = done;
+  if (!task.done) task.done = std::make_shared<Completion>();
+  auto done = task.done;
   task.after = ahead_of(stream, std::move(task.after));
   stream.queue->push(std::move(task));
   stream.last = done;
@@ -158,9 +169,9 @@ void Context::submit_and_wait(const std::shared_ptr<Stream>& stream, std::functi
   stream->queue->end_inline();
 }
 
-Fence Context::submit_after_all(std::function<void()> run, const GreenContext* green) {
+Fence Context::submit_after_all(const Make& make, const GreenContext* green) {
   auto stream = create_stream(CU_STREAM_NON_BLOCKING, 0);
-  Fence fence = submit(stream, std::move(run), outstanding(green));
+  Fence fence = submit_made(stream, make, outstanding(green));
   forget_stream(stream);
   return fence;
 }

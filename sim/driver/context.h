@@ -64,20 +64,25 @@ class Context : public std::enable_shared_from_this<Context> {
   // Queues work, to run after `extra` and after what the ordering rules ask for.
   Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                std::vector<Fence> extra = {});
+  // Of work that others wait for by an event: `make` shows the event where the work ends, and says
+  // what there is to run. No other thread submits to the context meanwhile, so a stream that waits
+  // for the event never has its place ahead of the work. It must not call the context.
+  using Make = std::function<std::function<void()>(const Fence& done)>;
+  Fence submit_made(const std::shared_ptr<Stream>& stream, const Make& make,
+                    std::vector<Fence> extra = {});
   // Kernels, copies, fills and operations on memory: they take places in the stream's queue, and
   // the caller waits when there is none (TaskQueue::kPlaces). `bytes`: kept in the queue.
   void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                         size_t bytes = 0);
   void submit_host_function(const std::shared_ptr<Stream>& stream, std::function<void()> run);
-  // A launch of a graph. `turns`: of its host nodes. With Settings::locked_waits no other thread
-  // can submit to the context while it waits for those.
-  Fence submit_graph(const std::shared_ptr<Stream>& stream, std::function<void()> run,
-                     size_t turns);
+  // A launch of a graph, which may record events. `turns`: of its host nodes. With
+  // Settings::locked_waits no other thread can submit to the context while it waits for those.
+  Fence submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t turns);
   // As submit(), and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // Queues work that runs after everything the context was given so far, apart from all streams.
   // Here and below `green` means only the streams of that green context; null: all.
-  Fence submit_after_all(std::function<void()> run, const GreenContext* green = nullptr);
+  Fence submit_after_all(const Make& make, const GreenContext* green = nullptr);
   // All later work of the context waits for the fence.
   void gate(Fence fence, GreenContext* green = nullptr);
   // What must be done for the stream to count as idle.
@@ -109,7 +114,8 @@ class Context : public std::enable_shared_from_this<Context> {
   bool has_limit(CUlimit limit) const;
   void prune_streams();
   Fence push(Stream& stream, Task task);
-  Fence push_locked(Stream& stream, Task task);  // with submit_mutex_ held
+  Fence push_locked(Stream& stream, Task task);  // with submit_mutex_ held, as the next one
+  Fence make_locked(Stream& stream, const Make& make, Task task);
   std::vector<Fence> pending_work(
       const GreenContext* green = nullptr) const;  // needs submit_mutex_
   std::vector<Fence> ahead_of(const Stream& stream, std::vector<Fence> extra) const;

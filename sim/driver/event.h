@@ -40,8 +40,13 @@ struct Event {
     return record;
   }
 
-  // A record begins, which `fence` ends: what is to run when the stream is there. Needs mutex.
-  std::function<void()> begin_record(const std::shared_ptr<EventRecord>& begun) {
+  // A record begins, which `done` ends: what is to run when the stream is there. For
+  // Context::submit_made(): of two threads that record at once, the later in the stream is the
+  // latest of the event.
+  std::function<void()> begin_record(const Fence& done) {
+    auto begun = std::make_shared<EventRecord>();
+    begun->fence = done;
+    const std::lock_guard lock(mutex);
     record = begun;
     captured = nullptr;
     return [begun, shared = shared, number = shared ? shared->begin_record() : 0] {

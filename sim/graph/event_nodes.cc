@@ -18,10 +18,7 @@ class EventRecordOperation final : public Operation {
     *out = {}, out->type = type(), out->eventRecord.event = handle_;
   }
   std::function<void()> prepare(const Fence& done) const override {
-    auto record = std::make_shared<EventRecord>();
-    record->fence = done;
-    std::lock_guard lock(event_->mutex);
-    return event_->begin_record(record);
+    return event_->begin_record(done);
   }
 
  private:

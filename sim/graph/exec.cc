@@ -203,18 +203,24 @@ CUresult Exec::submit_launch(Context& context, const std::shared_ptr<Stream>& st
   const auto lock = lock_with_plan();
   Memory memory;
   if (CUresult result = take_memory(*plan_, &memory); result != CUDA_SUCCESS) return result;
-  auto run = prepare(plan_, std::move(memory));
+  const size_t turns = turns_of(*plan_);
+  const bool waits =
+      turns > TaskQueue::kTurns || std::ranges::any_of(plan_->steps, [](const Step& step) {
+        return step.operation && step.operation->launch_waits();
+      });
+  last_ = context.submit_graph(
+      stream, [&](const Fence&) { return start(prepare(plan_, std::move(memory))); }, turns);
+  if (waits) *awaited = last_;
+  return CUDA_SUCCESS;
+}
+
+std::function<void()> Exec::start(const std::shared_ptr<Run>& run) {
   while (lanes_.size() + 1 < run->plan->lanes) lanes_.push_back(std::make_shared<TaskQueue>());
   for (uint32_t lane = 1; lane < run->plan->lanes; ++lane) {
     run->lanes.push_back(std::make_shared<Completion>());
     lanes_[lane - 1]->push(Task{[run, lane] { run->lane(lane); }, {run->start}, run->lanes.back()});
   }
-  const size_t turns = turns_of(*run->plan);
-  const bool waits =
-      turns > TaskQueue::kTurns || std::ranges::any_of(run->plan->steps, [](const Step& step) {
-        return step.operation && step.operation->launch_waits();
-      });
-  const auto work = [run] {
+  return [run] {
     if (run->before) run->before->wait();
     for (const auto& block : run->memory.ends) block->owner.end(*block);
     begin_conditionals(*run->plan);
@@ -229,9 +235,6 @@ CUresult Exec::submit_launch(Context& context, const std::shared_ptr<Stream>& st
     own.finish();
     stream_part.finish();
   };
-  last_ = context.submit_graph(stream, work, turns);
-  if (waits) *awaited = last_;
-  return CUDA_SUCCESS;
 }
 
 void Exec::upload(Context& context, const std::shared_ptr<Stream>& stream) {

@@ -66,6 +66,8 @@ class Exec : public std::enable_shared_from_this<Exec> {
   void put_on_device(std::shared_ptr<const Plan> plan);
   CUresult take_memory(const Plan& plan, Memory* memory);
   std::shared_ptr<Run> prepare(std::shared_ptr<const Plan> plan, Memory memory);
+  // What runs in the stream; the lanes have their tasks.
+  std::function<void()> start(const std::shared_ptr<Run>& run);
 
   const std::shared_ptr<Graph> shape_;
   const uint64_t flags_;

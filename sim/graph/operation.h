@@ -26,8 +26,9 @@ class Operation {
   CUgraphNodeType type() const { return type_; }
   // As given, with what CUDA fills in. What it points to lives as long as the operation.
   virtual void params(CUgraphNodeParams* out) const = 0;
-  // What the node does in one launch: called when the graph is launched, in an order in which the
-  // nodes could run. `done` completes behind what is returned. The operation outlives that.
+  // What the node does in one launch: called when the launch gets its place in the stream, in an
+  // order in which the nodes could run (Context::Make). `done` completes behind what is returned.
+  // The operation outlives that.
   virtual std::function<void()> prepare(const Fence& done) const = 0;
   // Whether an executable graph may take `next`, of the same type, in the place of this one.
   virtual CUgraphExecUpdateResult accepts(const Operation& next) const;

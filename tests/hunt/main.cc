@@ -49,7 +49,7 @@ bool try_one(const Device& device, const Program& program, const std::vector<siz
   if (program.processes == 2) {
     if (!meeting || meeting->has_ended()) {
       meeting.reset();
-      meeting.emplace(Meeting::start(device.records_alone));
+      meeting.emplace(Meeting::start());
     }
     meeting->begin(program.seed, static_cast<uint32_t>(mistake), without);
   }
@@ -69,17 +69,14 @@ Program make(uint64_t seed, const std::vector<size_t>& without) {
 }
 
 // The second process. Program after program, until the first one ends or one is to be left early.
-int run_second(const std::vector<int>& descriptors, bool records_alone) {
+int run_second(const std::vector<int>& descriptors) {
   Meeting first(descriptors.at(0), descriptors.at(1));
   uint64_t seed = 0;
   uint32_t mistake = 0;
   std::vector<size_t> without;
   std::optional<Device> device;
   while (first.next(seed, mistake, without)) {
-    if (!device) {
-      device = open_device();
-      device->records_alone = records_alone;
-    }
+    if (!device) device = open_device();
     const Program program = make(seed, without);
     const std::string failure =
         run(*device, program, allowed_values(program), static_cast<Mistake>(mistake), &first, 1);
@@ -114,12 +111,9 @@ int main(int argc, char** argv) {
   app.add_option("--mistake", mistake, "break the programs, to see that the checker notices")
       ->transform(CLI::CheckedTransformer(mistakes));
   std::vector<int> second;
-  bool records_alone = false;
-  app.add_flag("--records-alone", records_alone,
-               "launch graphs that record events, and wait for events, one at a time");
   app.add_option("--second", second, "")->delimiter(',')->group("");  // started by the first one
   CLI11_PARSE(app, argc, argv);
-  if (!second.empty()) return run_second(second, records_alone);
+  if (!second.empty()) return run_second(second);
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
 
   Program program;
@@ -131,8 +125,7 @@ int main(int argc, char** argv) {
     }
   }
   signal(SIGALRM, on_hang);
-  Device device = open_device();
-  device.records_alone = records_alone;
+  const Device device = open_device();
   if (*replay_option) {
     for (unsigned i = 0; i < repeat; ++i) {
       if (!try_one(device, program, without, mistake, limit)) return 1;

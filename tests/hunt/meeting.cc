@@ -40,7 +40,7 @@ Meeting::Meeting(int page, int socket) : page_(map(page)), socket_(socket), chil
   ::close(page);
 }
 
-Meeting Meeting::start(bool records_alone) {
+Meeting Meeting::start() {
   const int page = ::memfd_create("hunt", 0);
   int sockets[2];
   if (page < 0 || ::ftruncate(page, sizeof(SharedPage)) != 0) give_up("memfd_create");
@@ -49,9 +49,7 @@ Meeting Meeting::start(bool records_alone) {
   const std::string number = std::to_string(page), second = std::to_string(sockets[1]);
   std::string program = "hunt", option = "--second";
   std::string descriptors = number + "," + second;
-  std::string alone = "--records-alone";
-  char* arguments[] = {program.data(), option.data(), descriptors.data(),
-                       records_alone ? alone.data() : nullptr, nullptr};
+  char* arguments[] = {program.data(), option.data(), descriptors.data(), nullptr};
   pid_t child = 0;
   if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) != 0)
     give_up("posix_spawn");

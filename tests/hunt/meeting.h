@@ -37,7 +37,7 @@ class Meeting {
   // Of the second process, with the descriptors that it was started with.
   Meeting(int page, int socket);
   // Starts the second process: this program, with --second.
-  static Meeting start(bool records_alone);
+  static Meeting start();
   Meeting(Meeting&& other) noexcept;
   Meeting& operator=(Meeting&&) = delete;
   ~Meeting();

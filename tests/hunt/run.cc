@@ -234,8 +234,6 @@ class Run {
       captures = std::unique_lock(capture_);
     else if (ends_captures(operation))
       beside_captures = std::shared_lock(capture_);
-    std::unique_lock<std::mutex> alone;
-    if (device_.records_alone && is_about_records(operation)) alone = std::unique_lock(records_);
     switch (operation.kind) {
       case Kind::kFill:
         launch(device_.fill, 32, stream, buffers_.address(to), operation.value, buffers_.words(to));
@@ -329,15 +327,6 @@ class Run {
       case Kind::kAwait:
         break;
     }
-  }
-
-  bool is_about_records(const Operation& operation) const {
-    if (operation.kind == Kind::kWaitEvent) return true;
-    if (operation.kind != Kind::kLaunch) return false;
-    const std::vector<Node>& nodes = program_.graphs[static_cast<size_t>(operation.graph)].nodes;
-    return std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
-      return node.kind == NodeKind::kRecord || node.kind == NodeKind::kWait;
-    });
   }
 
   bool ends_captures(const Operation& operation) const {
@@ -493,7 +482,6 @@ class Run {
   std::vector<CUevent> events_;
   Graphs graphs_;
   std::shared_mutex capture_;
-  std::mutex records_;
   std::vector<std::atomic<bool>> tokens_;
   std::mutex mutex_;
   std::string failure_;  // guarded by mutex_, like these

@@ -16,10 +16,6 @@ namespace fargpu::hunt {
 // What all programs of this process use: a context, and the image with the kernels.
 struct Device {
   CUcontext context = nullptr;
-  // Launches that record events, and waits for events, are made one at a time. For the simulated
-  // driver alone: it hangs where a wait comes between such a launch's record and its place in its
-  // stream, if that place is behind the wait.
-  bool records_alone = false;
   CUfunction fill = nullptr, counted = nullptr, copy = nullptr, spin = nullptr;
 };
 // Ends the process with 2 when CUDA does not work at all.

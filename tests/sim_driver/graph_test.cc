@@ -2,6 +2,8 @@
 // does not, faults, memory.
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -88,6 +90,41 @@ TEST_F(GraphTest, LaunchesOfOneExecutableGraphNeverOverlap) {
   OK(cuCtxSynchronize());
   EXPECT_EQ(state.most, 1);
   EXPECT_EQ(state.launches, 10);
+}
+
+// Else the stream would wait for itself.
+TEST_F(GraphTest, AWaitForAnEventIsNotAheadOfTheLaunchThatRecordsIt) {
+  CUevent event = nullptr;
+  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  CUgraphNode last = nullptr;
+  OK(cuGraphAddEventRecordNode(&last, graph_, nullptr, 0, event));
+  // So that a launch takes a while.
+  for (int i = 0; i < 1000; ++i) {
+    const CUgraphNode before = last;
+    OK(cuGraphAddEmptyNode(&last, graph_, &before, 1));
+  }
+  const CUgraphExec exec = instantiate();
+  std::atomic<bool> ends{false};
+  std::thread waits([&] {
+    EXPECT_CU(CUDA_SUCCESS, cuCtxSetCurrent(context_));
+    while (!ends) {
+      EXPECT_CU(CUDA_SUCCESS, cuStreamWaitEvent(stream_, event, 0));
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  for (int i = 0; i < 200; ++i) EXPECT_CU(CUDA_SUCCESS, cuGraphLaunch(exec, stream_));
+  ends = true;
+  waits.join();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY) {
+    if (std::chrono::steady_clock::now() > limit) {
+      std::fputs("the stream waits for itself\n", stderr);
+      std::_Exit(1);  // the context could not end
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  OK(cuGraphExecDestroy(exec));
+  OK(cuEventDestroy(event));
 }
 
 TEST_F(GraphTest, AFaultStaysAndStopsLaterNodes) {
