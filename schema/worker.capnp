@@ -82,6 +82,8 @@ struct Start {
   # of a management session:
   units @26 :List(Text);          # the job's by UUID, in its order
   clientHost @27 :UInt64;         # SlotOwner::host of the client
+  # of every session:
+  clientPid @28 :Int32;           # of the client, as the daemon numbers processes; 0: not known
 }
 
 # What of a Start is known before there is a session.
@@ -137,7 +139,7 @@ struct Report {
   # opcode. Of what stands above only calls and stopped are known then.
   stuck @9 :Bool;
   call @10 :UInt16;
-  clientGone @11 :Bool;           # reply to client: the connection of the client has ended
+  clientGone @11 :Bool;           # reply to client: its process or its connection has ended
 }
 
 struct LastWords { reason @0 :Text; }

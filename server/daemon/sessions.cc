@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <utility>
 
 #include "common/base/log.h"
@@ -22,6 +23,8 @@ namespace {
 constexpr auto kAnswerLimit = std::chrono::seconds(5);
 // Of a worker that is asked for its client: a thread answers that has little else to do.
 constexpr auto kClientLimit = std::chrono::seconds(1);
+// The end of a connection over a network may arrive after a call of whoever has waited for it.
+constexpr auto kLateEnd = std::chrono::milliseconds(5);
 
 bool share_a_unit(std::span<const size_t> a, std::span<const size_t> b) {
   return std::any_of(a.begin(), a.end(),
@@ -48,6 +51,7 @@ Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
       ids_(ids),
       on_end_(std::move(on_end)),
       host_id_(bootstrap::host_identity()),
+      processes_(processes_of(host_id_, bootstrap::pid_namespace())),
       ended_(host.loop) {}
 
 Status Sessions::start(const NewSession& session) {
@@ -67,7 +71,9 @@ Status Sessions::start(const NewSession& session) {
                        std::move(page),
                        std::move(orders),
                        nullptr,
-                       ConnectionJoiner()};
+                       ConnectionJoiner(),
+                       session.hello.host_id,
+                       processes_ != 0 && session.hello.process.host == processes_};
   if (Status started = start_worker(record, session); !started.ok()) {
     log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
                id_text(session.job.id), started.message());
@@ -132,6 +138,7 @@ Status Sessions::start_worker(SessionRecord& record, const NewSession& session) 
   options.management = session.management;
   options.units = uuids_of(host_.inventory.units, record.units);
   options.client_host = hello.process.host;
+  if (record.client_seen) options.client_pid = hello.process.pid;
 
   Fd join_end;
   if (session.encrypted) options.encrypted_peer = record.peer;
@@ -284,6 +291,14 @@ bool Sessions::holds_memory(const SessionRecord& session) {
          session.statistics->transport_bytes.load(std::memory_order_acquire) != 0;
 }
 
+// The end of a client on this host is seen in the moment in which it can be waited for, by its
+// process or by a unix socket.
+bool Sessions::ends_late(const SessionRecord& session) {
+  if (session.client_seen) return false;
+  const std::string transport = session.statistics->transport_text();
+  return !transport.starts_with("shm") && !transport.starts_with("unix");
+}
+
 void Sessions::count_neighbours() const {
   for (const auto& one : sessions_) {
     const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& other) {
@@ -296,27 +311,39 @@ void Sessions::count_neighbours() const {
 
 void Sessions::await_ended(std::span<const size_t> units, uint64_t except,
                            EndedClients::Done done) {
+  const SessionRecord* const asking = find(except);
   std::set<uint64_t> open;
-  std::vector<const SessionRecord*> asked;
+  std::vector<std::pair<uint64_t, bool>> asked;
   for (const auto& [pid, session] : sessions_) {
     if (session.id == except || !holds_memory(session)) continue;
     if (!units.empty() && !share_a_unit(units, session.units)) continue;
     if (!session.link->ending()) {
       if (session.link->version() < kEndedProtocol) continue;
-      asked.push_back(&session);
+      const bool may_know = asking == nullptr || asking->client_host == session.client_host;
+      asked.emplace_back(session.id, may_know && ends_late(session));
     }
     open.insert(session.id);
   }
   const auto wait = ended_.wait(std::move(open), std::move(done));
-  for (const SessionRecord* const session : asked) {
-    session->link->ask(WorkerMessage::kClient, kClientLimit,
-                       [this, wait, id = session->id](const Result<WorkerReport>& report) {
-                         const bool gone = report.ok()
-                                               ? report->client_gone
-                                               : report.status().code() == StatusCode::kLost;
-                         if (!gone) ended_.there(wait, id);
-                       });
-  }
+  for (const auto& [session, again] : asked) ask_for_client(wait, session, again);
+}
+
+void Sessions::ask_for_client(EndedClients::WaitId wait, uint64_t id, bool again) {
+  const SessionRecord* const session = find(id);
+  if (session == nullptr) return;
+  session->link->ask(
+      WorkerMessage::kClient, kClientLimit,
+      [this, wait, id, again](const Result<WorkerReport>& report) {
+        const SessionRecord* const asked = find(id);
+        // What is ending, or has ended, is waited for whatever it answered.
+        if (asked == nullptr || asked->link->ending()) return;
+        if (report.ok() ? report->client_gone : report.status().code() == StatusCode::kLost) return;
+        if (!again) return ended_.there(wait, id);
+        const auto timer = std::make_shared<boost::asio::steady_timer>(host_.loop, kLateEnd);
+        timer->async_wait([this, timer, wait, id](const boost::system::error_code& error) {
+          if (!error) ask_for_client(wait, id, false);
+        });
+      });
 }
 
 void Sessions::kill_all(int signal_number) const {

@@ -45,6 +45,8 @@ struct SessionRecord {
   OrdersPage orders;
   std::shared_ptr<WorkerLink> link;
   ConnectionJoiner joiner;  // of its further connections, if it may have some
+  std::string client_host;
+  bool client_seen = false;  // the worker sees the end of the client's process itself
 };
 
 // A client that was admitted.
@@ -118,6 +120,9 @@ class Sessions {
   // job. The asking worker's end; invalid: there is none.
   Fd connect_peers(uint64_t session, uint64_t other);
   static bool holds_memory(const SessionRecord& session);
+  static bool ends_late(const SessionRecord& session);
+  // Asks the worker whether its client is there, for that wait. `again`: it is asked once more.
+  void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);
   // Tells each session how many others there are on its GPUs.
   void count_neighbours() const;
   void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
@@ -128,6 +133,7 @@ class Sessions {
   IdSequence& ids_;
   const OnEnd on_end_;
   const std::string host_id_;
+  const uint64_t processes_;  // SlotOwner::host of processes whose numbers are those here
   std::map<pid_t, SessionRecord> sessions_;
   EndedClients ended_;
 };

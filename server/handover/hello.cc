@@ -103,15 +103,6 @@ Result<std::optional<bootstrap::JobTicket>> read_ticket(schema::Hello::Reader ro
   return std::optional(ticket);
 }
 
-// FNV-1a; never 0 for a host that is known.
-uint64_t processes_of(const std::string& host, uint64_t pid_namespace) {
-  if (host.empty() || pid_namespace == 0) return 0;
-  uint64_t digest = 0xcbf29ce484222325;
-  for (const char c : host + std::to_string(pid_namespace))
-    digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return digest | 1;
-}
-
 // A whole frame, `builder`'s message behind its header at the start of `slot`.
 std::vector<std::byte> finish(std::span<std::byte> slot, wire::SlotMessageBuilder& builder,
                               wire::FrameHeader header) {
@@ -123,6 +114,15 @@ std::vector<std::byte> finish(std::span<std::byte> slot, wire::SlotMessageBuilde
 }
 
 }  // namespace
+
+// FNV-1a; never 0 for a host that is known.
+uint64_t processes_of(const std::string& host, uint64_t pid_namespace) {
+  if (host.empty() || pid_namespace == 0) return 0;
+  uint64_t digest = 0xcbf29ce484222325;
+  for (const char c : host + std::to_string(pid_namespace))
+    digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return digest | 1;
+}
 
 std::string printable(std::string_view text, size_t limit) {
   std::string result(text.substr(0, limit));

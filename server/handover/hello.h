@@ -72,6 +72,9 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
 std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,
                                          uint64_t daemon, const std::vector<std::string>& gpus);
 
+// SlotOwner::host of the processes of one pid namespace of a host; 0 where either is not known.
+uint64_t processes_of(const std::string& host, uint64_t pid_namespace);
+
 // `text` of a peer, fit for a log: control characters replaced, cut to `limit` bytes.
 std::string printable(std::string_view text, size_t limit);
 

@@ -165,6 +165,7 @@ MessageBytes encode_start(const WorkerOptions& options) {
         auto uuids = start.initUnits(static_cast<unsigned>(names));
         for (unsigned i = 0; i < names; ++i) uuids.set(i, options.units[i].substr(0, 64));
         start.setClientHost(options.client_host);
+        start.setClientPid(options.client_pid);
       });
 }
 
@@ -198,6 +199,7 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
         options.host_limits = {start.getOpenFiles(), start.getOomScore(), start.getCoreDumps()};
         for (const auto uuid : start.getUnits()) options.units.emplace_back(uuid.cStr());
         options.client_host = start.getClientHost();
+        options.client_pid = start.getClientPid();
         return options;
       });
 }

@@ -51,6 +51,7 @@ struct WorkerOptions {
   std::string encrypted_peer;   // not empty: the connection is the plain end of TLS with it
   uint16_t connections = 1;     // that the session may have
   uint64_t client_control = 0;  // opcodes of session control that the client knows, a bit each
+  int32_t client_pid = 0;       // as the daemon numbers processes; 0: not known
   WorkerLimits host_limits;
   // Of a management session: it serves NVML and opens no CUDA driver.
   bool management = false;

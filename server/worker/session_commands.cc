@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <iterator>
 #include <utility>
 
 #include "common/base/log.h"
@@ -63,9 +64,9 @@ void SessionCommands::answer_about_client(const wire::FrameHeader& command) cons
   WorkerReport report;
   report.calls = statistics_.calls.load(std::memory_order_relaxed);
   report.stopped = stopped();
-  pollfd client{source_.client, POLLRDHUP, 0};
-  report.client_gone = activity_.peer_gone() ||
-                       (source_.client >= 0 && ::poll(&client, 1, 0) > 0 && client.revents != 0);
+  // A process that can be waited for has ended, even if the end of its connection is on its way.
+  pollfd client[] = {{source_.client, POLLRDHUP, 0}, {source_.process, POLLIN, 0}};
+  report.client_gone = activity_.peer_gone() || ::poll(client, std::size(client), 0) > 0;
   (void)send_message(source_.socket, encode_report(command, report), Clock::now());
 }
 

@@ -28,6 +28,7 @@ class SessionCommands {
     PeerLinks* links = nullptr;  // that get what the daemon says about other sessions
     uint16_t version = 0;        // of the daemon's protocol
     int client = -1;             // the client's connection: it ends when the client does
+    int process = -1;            // pidfd of the client; -1: not known
   };
   // All of it outlives the commands.
   SessionCommands(const Source& source, SessionWorker& worker, SessionStatistics& statistics,

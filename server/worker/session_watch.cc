@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <iterator>
@@ -13,25 +14,26 @@ Result<std::unique_ptr<SessionWatch>> SessionWatch::start(int peer, Activity& ac
                                                           std::function<void()> alive,
                                                           std::function<void()> stuck,
                                                           const Options& options,
-                                                          WatchedCommands commands) {
+                                                          WatchedCommands commands, int process) {
   Fd watched(::fcntl(peer, F_DUPFD_CLOEXEC, 0));
   if (!watched.valid()) return system_error("cannot watch the session's socket", errno);
   FARGPU_ASSIGN_OR_RETURN(EventFd waker, EventFd::create());
   return std::unique_ptr<SessionWatch>(
       new SessionWatch(std::move(watched), std::move(waker), activity, std::move(alive),
-                       std::move(stuck), options, std::move(commands)));
+                       std::move(stuck), options, std::move(commands), process));
 }
 
 SessionWatch::SessionWatch(Fd peer, EventFd waker, Activity& activity, std::function<void()> alive,
                            std::function<void()> stuck, const Options& options,
-                           WatchedCommands commands)
+                           WatchedCommands commands, int process)
     : peer_(std::move(peer)),
       waker_(std::move(waker)),
       activity_(activity),
       alive_(std::move(alive)),
       stuck_(std::move(stuck)),
       options_(options),
-      commands_(std::move(commands)) {
+      commands_(std::move(commands)),
+      process_(process) {
   activity_.waker_ = &waker_;
   thread_ = std::thread([this] { watch(); });
 }
@@ -50,12 +52,18 @@ void SessionWatch::watch() {
     // The connection is watched for its end only. After two rounds without work the thread sleeps
     // without a timeout. A begin() that did not see `parked_`, which the first round sets, has
     // raised the count, and the second round sees that.
-    pollfd descriptors[] = {
-        {peer_.get(), POLLRDHUP, 0}, {waker_.get(), POLLIN, 0}, {commands_.descriptor, POLLIN, 0}};
+    pollfd descriptors[] = {{peer_.get(), POLLRDHUP, 0},
+                            {waker_.get(), POLLIN, 0},
+                            {commands_.descriptor, POLLIN, 0},
+                            {process_, POLLIN, 0}};
     const int timeout = quiet >= 2 ? -1 : static_cast<int>(options_.alive_every.count());
     const int ready = ::poll(descriptors, std::size(descriptors), timeout);
     if (ready < 0 && errno != EINTR) return;
     if (ready > 0 && descriptors[0].revents != 0) break;
+    if (ready > 0 && descriptors[3].revents != 0) {
+      ::shutdown(peer_.get(), SHUT_RD);  // for the executor, which reads what has come
+      break;
+    }
     if (ready > 0) {
       waker_.drain();
       if (descriptors[2].revents != 0 && !commands_.take()) commands_.descriptor = -1;

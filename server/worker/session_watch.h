@@ -68,19 +68,20 @@ class SessionWatch {
 
   // `peer`: ends when the client does (Transport::peer_socket()); a duplicate is watched. `alive`
   // is called every alive_every while there is work; `stuck` when the client has been gone for
-  // `grace` and work still goes on. Both on the watch's thread. `activity` outlives the watch.
-  static Result<std::unique_ptr<SessionWatch>> start(int peer, Activity& activity,
-                                                     std::function<void()> alive,
-                                                     std::function<void()> stuck,
-                                                     const Options& options,
-                                                     WatchedCommands commands = {});
+  // `grace` and work still goes on. Both on the watch's thread. `activity` outlives the watch, and
+  // so does `process`, a pidfd of the client (-1: none): its end ends the connection here, where
+  // the end of the peer may arrive late.
+  static Result<std::unique_ptr<SessionWatch>> start(
+      int peer, Activity& activity, std::function<void()> alive, std::function<void()> stuck,
+      const Options& options, WatchedCommands commands = {}, int process = -1);
   ~SessionWatch();
   SessionWatch(const SessionWatch&) = delete;
   SessionWatch& operator=(const SessionWatch&) = delete;
 
  private:
   SessionWatch(Fd peer, EventFd waker, Activity& activity, std::function<void()> alive,
-               std::function<void()> stuck, const Options& options, WatchedCommands commands);
+               std::function<void()> stuck, const Options& options, WatchedCommands commands,
+               int process);
   void watch();
   bool stop_requested(std::chrono::milliseconds within);
 
@@ -90,6 +91,7 @@ class SessionWatch {
   const std::function<void()> alive_, stuck_;
   const Options options_;
   WatchedCommands commands_;
+  const int process_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

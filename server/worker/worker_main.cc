@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -111,6 +112,11 @@ Result<OpenDriver> open_driver(const std::string& path) {
   return OpenDriver{std::move(output), std::move(driver)};
 }
 
+// Not valid: the process has ended, or the kernel is older than pidfds.
+Fd process_of(int32_t pid) {
+  return Fd(pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1);
+}
+
 // Tells the client what it got, and lets it choose how frames shall travel.
 Result<bootstrap::Upgraded> open_transport(const DriverLibrary& driver,
                                            const WorkerOptions& options,
@@ -182,11 +188,12 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
                      &*job_memory,
                      {links->get(), {options.daemon, options.job, options.session}},
                      {kControlFd, options.daemon_version, &**orders}};
+  const Fd client = process_of(options.client_pid);
   SessionWorker worker(driver.table(), *transport, **page, output, setup);
   worker.responder().client_knows(options.client_control);
-  Executor executor(
-      worker, *transport, **page, spin_time(),
-      {kControlFd, &**orders, links->get(), options.daemon_version, transport->peer_socket()});
+  Executor executor(worker, *transport, **page, spin_time(),
+                    {kControlFd, &**orders, links->get(), options.daemon_version,
+                     transport->peer_socket(), client.get()});
   std::optional<BulkReceiver> bulk;
   if (link->bulk != nullptr) {
     bulk.emplace(std::move(link->bulk), worker.parts().ordered_copies, worker.parts().posted);
@@ -202,10 +209,13 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
                   options.client);
         end(Status(), "the client went while a driver call did not return", 0);
       },
-      {}, {(*links)->descriptor(), [&executor, &links = **links] {
-             links.take([&executor] { return executor.commands().take(); });
-             return true;
-           }});
+      {},
+      {(*links)->descriptor(),
+       [&executor, &links = **links] {
+         links.take([&executor] { return executor.commands().take(); });
+         return true;
+       }},
+      client.get());
   if (!watch.ok()) log::warn("event=no-watch why=\"{}\"", watch.status().message());
   const Status status = executor.run();
   // A client may disconnect at any time, but must not break the protocol.

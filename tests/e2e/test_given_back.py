@@ -3,7 +3,10 @@ GPU, the job's limit, its seat at the server. The contexts of the simulated GPUs
 and time to end."""
 
 import random
+import socket
 import sys
+import threading
+import time
 import unittest
 
 import fargpu_testing as testing
@@ -41,6 +44,50 @@ print(*during, *look())
 """
 
 
+class LateNetwork:
+    """Forwards TCP connections to a daemon. The end of a client arrives `late` seconds after it."""
+
+    def __init__(self, daemon, late):
+        self.port, self.late = daemon.port, late
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.server = daemon.server.replace(f":{daemon.port}", f":{self.listener.getsockname()[1]}")
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with client, socket.create_connection(("127.0.0.1", self.port)) as server:
+            back = threading.Thread(target=self.carry, args=(server, client, 0), daemon=True)
+            back.start()
+            self.carry(client, server, self.late)
+            back.join()
+
+    @staticmethod
+    def carry(source, target, late):
+        try:
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        except OSError:
+            pass
+        time.sleep(late)
+        try:
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+
 class GivenBack(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -59,6 +106,15 @@ class GivenBack(unittest.TestCase):
 
     def test_of_random_endings(self):
         self.end_jobs(10)
+
+    def test_when_the_end_of_a_connection_is_late(self):
+        program = testing.BUILD.program("random_endings")
+        with LateNetwork(self.daemon, late=0.7) as network:
+            seed = random.randrange(1 << 32)
+            runner = [testing.BUILD.fargpu, "run", "--server", network.server]
+            runner += ["--transport", "tcp", "--"]
+            done = self.daemon.run(program, 6, seed, *runner)
+            self.assertEqual(done.returncode, 0, f"seed {seed}\n{done.stdout}{done.stderr}")
 
     def test_within_a_limit(self):
         self.end_jobs(5, "--memory", "2G", own_jobs=False)

@@ -1,6 +1,11 @@
 // A session is stopped, drained, asked and resumed by its daemon while a client works.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <ctime>
 
@@ -22,6 +27,13 @@ FakeDriver& driver() { return FakeDriver::get(); }
 class SessionCommandsTest : public ExecutorTest {
  protected:
   void SetUp() override {
+    // First: it must have no socket of the test.
+    client_ = ::fork();
+    if (client_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::pause();
+      ::_exit(0);
+    }
     auto sockets = make_control_sockets();
     ASSERT_TRUE(sockets.ok());
     daemon_end_ = std::move(sockets->first);
@@ -30,7 +42,10 @@ class SessionCommandsTest : public ExecutorTest {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     clients_end_.reset(ends[0]);
     peer_end_.reset(ends[1]);
-    daemon_ = {worker_end_.get(), &orders_, nullptr, kWorkerProtocol, peer_end_.get()};
+    process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, client_, 0)));
+    ASSERT_TRUE(process_.valid());
+    daemon_ = {worker_end_.get(), &orders_,        nullptr,
+               kWorkerProtocol,   peer_end_.get(), process_.get()};
     peer_ = peer_end_.get();
     start();
     enter();
@@ -39,6 +54,13 @@ class SessionCommandsTest : public ExecutorTest {
   void TearDown() override {
     orders_.stopped = 0;
     ExecutorTest::TearDown();
+    end_client();
+  }
+  void end_client() {
+    if (client_ < 0) return;
+    ::kill(client_, SIGKILL);
+    EXPECT_EQ(::waitpid(client_, nullptr, 0), client_);
+    client_ = -1;
   }
 
   void tell(const MessageBytes& message) {
@@ -91,7 +113,8 @@ class SessionCommandsTest : public ExecutorTest {
   }
 
   SessionOrders orders_;
-  Fd daemon_end_, worker_end_, clients_end_, peer_end_;
+  Fd daemon_end_, worker_end_, clients_end_, peer_end_, process_;
+  pid_t client_ = -1;
   uint32_t sequence_ = 0;
 };
 
@@ -117,6 +140,13 @@ TEST_F(SessionCommandsTest, WhetherTheClientIsThereIsSaidAtOnce) {
   EXPECT_TRUE(ask(WorkerMessage::kClient).client_gone);
   // The watch has noticed the end of the client by now, and yet it answers.
   std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(ask(WorkerMessage::kClient).client_gone);
+}
+
+// The process has ended, and the end of its connection has not arrived.
+TEST_F(SessionCommandsTest, AClientThatCanBeWaitedForIsGone) {
+  EXPECT_FALSE(ask(WorkerMessage::kClient).client_gone);
+  end_client();
   EXPECT_TRUE(ask(WorkerMessage::kClient).client_gone);
 }
 

@@ -1,7 +1,10 @@
 #include "server/worker/session_watch.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -78,6 +81,31 @@ TEST_F(SessionWatchTest, TellsThatTheClientHasBeenGone) {
   EXPECT_FALSE(stuck_);  // a client that lives, whose data nobody takes
   peer_.reset();
   EXPECT_TRUE(soon([&] { return stuck_.load(); }));
+}
+
+// The connection stays open, as where its end is still on a network.
+TEST_F(SessionWatchTest, TheEndOfTheClientsProcessEndsTheConnection) {
+  const pid_t client = ::fork();
+  if (client == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, client, 0)));
+  ASSERT_TRUE(process.valid());
+  auto watching = std::move(*SessionWatch::start(
+      here_.get(), activity_, [] {}, [this] { stuck_ = true; }, {.alive_every = 10s, .grace = 10s},
+      {}, process.get()));
+  ASSERT_EQ(::write(peer_.get(), "data", 4), 4);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(activity_.peer_gone());
+  ::kill(client, SIGKILL);
+  ASSERT_EQ(::waitpid(client, nullptr, 0), client);
+  EXPECT_TRUE(soon([&] { return activity_.peer_gone(); }));
+  char bytes[8];
+  EXPECT_EQ(::read(here_.get(), bytes, sizeof bytes), 4);
+  EXPECT_EQ(::read(here_.get(), bytes, sizeof bytes), 0);
+  watching.reset();
+  EXPECT_FALSE(stuck_);
 }
 
 TEST_F(SessionWatchTest, SaysNothingWhenTheSessionEndsInTime) {

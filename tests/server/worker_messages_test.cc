@@ -54,6 +54,7 @@ TEST(WorkerMessages, AStartReadsBack) {
   options.connections = 4;
   options.client_control = 5;
   options.daemon = 19;
+  options.client_pid = 4711;
   options.host_limits = {512, 300, true};
   const ReceivedMessage message = received(encode_start(options));
   EXPECT_EQ(kind_of(message), WorkerMessage::kStart);
@@ -79,6 +80,7 @@ TEST(WorkerMessages, AStartReadsBack) {
   EXPECT_EQ(read->allowed, options.allowed);
   EXPECT_TRUE(read->same_host);
   EXPECT_EQ(read->encrypted_peer, options.encrypted_peer);
+  EXPECT_EQ(read->client_pid, options.client_pid);
   EXPECT_EQ(read->connections, 4);
   EXPECT_EQ(read->client_control, 5u);
   EXPECT_EQ(read->daemon, 19u);
