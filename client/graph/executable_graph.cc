@@ -143,13 +143,17 @@ void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> k
       .detach();
 }
 
-// What host nodes take where they stand beside other nodes (HostTurns).
-unsigned turns_of(const std::unordered_map<uint64_t, Placed>& nodes, size_t host_calls) {
+// What host nodes take where they stand beside other nodes (HostTurns). Where they would take more
+// than there are, the worker makes nodes of another kind, which take none, unless it edits the
+// graph (server/stream/host_words.h).
+unsigned turns_of(const std::unordered_map<uint64_t, Placed>& nodes, size_t host_calls,
+                  bool is_edited) {
   const bool alone = std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
     return node.second.type == CU_GRAPH_NODE_TYPE_HOST ||
            node.second.type == CU_GRAPH_NODE_TYPE_EMPTY;
   });
-  return alone ? 0 : HostTurns::kOfHostNode * static_cast<unsigned>(host_calls);
+  const unsigned turns = HostTurns::kOfHostNode * static_cast<unsigned>(host_calls);
+  return alone || (turns > HostTurns::kMost && !is_edited) ? 0 : turns;
 }
 
 // `keeps` lives until the launch that was made in `last` has ended.
@@ -368,7 +372,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
   note_recorded(*made, description.recorded);
-  made->turns = turns_of(description.nodes, description.host_calls.size());
+  made->turns = turns_of(description.nodes, description.host_calls.size(), base != 0);
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
   made->awaited = std::move(description.awaited);
@@ -430,7 +434,6 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   // The nodes stay those of the first graph, disabled ones too; what they do has changed.
   const size_t known = std::min(description.host_calls.size(), exec.host_calls.size());
   for (size_t i = 0; i < known; ++i) description.host_calls[i].node = exec.host_calls[i].node;
-  exec.turns = turns_of(description.nodes, description.host_calls.size());
   take_copies(exec, 0, description);
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);

@@ -48,6 +48,8 @@ ExecutableGraph::Outcome ExecutableGraph::instantiate(schema::graph::Nodes::Read
   } else {
     outcome.result = driver.cuGraphCreate(&graph_, 0);
     if (outcome.result != CUDA_SUCCESS) return outcome;
+    places_.by_words = parts_.core.contexts.current() != 0 &&
+                       driver.cuGraphAddBatchMemOpNode != nullptr && needs_words(description);
     outcome.result = build_graph(parts_, description, graph_, &places_);
   }
   if (outcome.result != CUDA_SUCCESS) {
@@ -76,6 +78,7 @@ ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader de
   } else {
     outcome.result = driver.cuGraphCreate(&own, 0);
     if (outcome.result != CUDA_SUCCESS) return outcome;
+    places.by_words = places_.by_words;
     outcome.result = build_graph(parts_, description, own, &places);
   }
   if (outcome.result != CUDA_SUCCESS) {
@@ -117,6 +120,7 @@ bool ExecutableGraph::has_node(uint32_t place) const {
 CUresult ExecutableGraph::set_node(uint32_t place, schema::graph::Node::Reader description) {
   if (!has_node(place)) return CUDA_ERROR_INVALID_VALUE;
   GraphPlaces child;
+  child.by_words = places_.by_words;
   const CUresult result =
       server::set_node(parts_, exec_, places_.nodes[place], description, &child);
   if (result != CUDA_SUCCESS) return result;

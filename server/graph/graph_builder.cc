@@ -135,6 +135,33 @@ class Builder {
 
 }  // namespace
 
+namespace {
+
+struct Counts {
+  size_t hosts = 0, others = 0;
+};
+
+void count(Nodes::Reader description, Counts* counts, unsigned depth) {
+  require(depth < schema::kMaxGraphDepth, "graphs too deep inside each other");
+  for (const auto node : description.getNodes()) {
+    if (node.isChild())
+      count(node.getChild(), counts, depth + 1);
+    else if (node.isMovedChild())
+      count(node.getMovedChild().getNodes(), counts, depth + 1);
+    else if (!node.isEmpty())
+      ++(node.isHost() ? counts->hosts : counts->others);
+  }
+}
+
+}  // namespace
+
+bool needs_words(Nodes::Reader description) {
+  constexpr size_t kMostHosts = 26;  // in turns of a queue, what a client lets into it (HostTurns)
+  Counts counts;
+  count(description, &counts, 0);
+  return counts.hosts > kMostHosts && counts.others > 0;
+}
+
 uint32_t GraphPlaces::place_of(CUgraphNode node) const {
   const auto found = std::find(nodes.begin(), nodes.end(), node);
   return node == nullptr || found == nodes.end() ? kNone

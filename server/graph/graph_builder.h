@@ -31,6 +31,7 @@ struct GraphPlaces {
   std::vector<CUgraphNode> nodes;
   std::vector<std::shared_ptr<HostGate::Node>> host_nodes;  // in the order of their places
   std::vector<uint32_t> host_places;                        // these
+  bool by_words = false;                                    // host nodes are made with words
   bool waits = false;                                       // for values in memory
   std::vector<std::shared_ptr<GraphBase>> moved;            // that are graphs inside of it now
   std::vector<CUgraphNode> retired;                         // that are to be disabled
@@ -40,6 +41,10 @@ struct GraphPlaces {
   static constexpr uint32_t kNone = 0xffffffff;
   uint32_t place_of(CUgraphNode node) const;  // kNone: it is no node of the graph
 };
+
+// Whether a driver's queue may not take the host nodes of one launch, so that they are to be made
+// with words (server/stream/host_words.h).
+bool needs_words(schema::graph::Nodes::Reader description);
 
 // More nodes than these in one description are refused.
 inline constexpr size_t kMaxGraphNodes = 1u << 20;

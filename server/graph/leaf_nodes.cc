@@ -100,12 +100,32 @@ CUresult change_fill(const GraphParts& parts, Node::Reader node, CUcontext conte
 }
 
 // Whose launch a node is in is known by what it calls: each executable graph has its own.
-CUDA_HOST_NODE_PARAMS new_host_node(const GraphParts& parts, GraphPlaces& places) {
+HostGate::Node& new_host(const GraphParts& parts, GraphPlaces& places) {
   auto host = std::make_shared<HostGate::Node>(HostGate::Node{.gate = &parts.host_gate});
-  const CUDA_HOST_NODE_PARAMS params{&HostGate::reached_in_graph, host.get()};
   places.host_nodes.push_back(std::move(host));
   places.host_places.push_back(static_cast<uint32_t>(places.nodes.size() - 1));
-  return params;
+  return *places.host_nodes.back();
+}
+
+CUDA_HOST_NODE_PARAMS new_host_node(const GraphParts& parts, GraphPlaces& places) {
+  return {&HostGate::reached_in_graph, &new_host(parts, places)};
+}
+
+CUresult add_host(const GraphParts& parts, GraphPlaces& places, CUgraph graph,
+                  const CUgraphNode* before, size_t count, CUgraphNode* made) {
+  const DriverTable& driver = parts.core.driver;
+  if (!places.by_words) {
+    const CUDA_HOST_NODE_PARAMS params = new_host_node(parts, places);
+    return driver.cuGraphAddHostNode(made, graph, before, count, &params);
+  }
+  HostGate::Node& host = new_host(parts, places);
+  if (const CUresult result = parts.host_gate.give_words(host); result != CUDA_SUCCESS)
+    return result;
+  auto operations = host.words->operations();
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS params{parts.core.contexts.find(host.words->context()),
+                                             static_cast<unsigned>(operations.size()),
+                                             operations.data(), 0};
+  return driver.cuGraphAddBatchMemOpNode(made, graph, before, count, &params);
 }
 
 }  // namespace
@@ -190,10 +210,8 @@ CUresult add_leaf(const GraphParts& parts, GraphPlaces& places, Node::Reader nod
       const auto fill = read<CUDA_MEMSET_NODE_PARAMS>(node.getFill(), "a fill's wrong size");
       return driver.cuGraphAddMemsetNode(made, graph, before, count, &fill, context);
     }
-    case Node::HOST: {
-      const CUDA_HOST_NODE_PARAMS params = new_host_node(parts, places);
-      return driver.cuGraphAddHostNode(made, graph, before, count, &params);
-    }
+    case Node::HOST:
+      return add_host(parts, places, graph, before, count, made);
     case Node::RECORD_EVENT:
     case Node::WAIT_EVENT: {
       CUevent event = nullptr;

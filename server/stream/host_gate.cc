@@ -49,16 +49,64 @@ CUresult HostGate::expect(uint16_t context, const std::shared_ptr<Node>& node, u
     std::lock_guard lock(mutex_);
     node->due.push_back(call);
   }
+  if (node->words != nullptr) {
+    ++node->launches;
+    if (!std::exchange(node->watched, true)) watched_.push_back(node);
+  }
   holds_.hold(device);
   calls_.emplace(id, std::move(call));
   return CUDA_SUCCESS;
 }
 
+CUresult HostGate::give_words(Node& node) {
+  const uint16_t context = core_.contexts.current();
+  return context == 0 ? CUDA_ERROR_NOT_SUPPORTED : words_.take(core_.driver, context, &node.words);
+}
+
+size_t HostGate::poll() {
+  size_t reached = 0;
+  for (const auto& node : watched_) {
+    if (node->launches == 0 || node->runs || !node->words->take_reached()) continue;
+    ++reached;
+    arrive(*node);
+  }
+  std::erase_if(watched_, [](const auto& node) {
+    node->watched = node->launches > 0;
+    return !node->watched;
+  });
+  return reached;
+}
+
+void HostGate::arrive(Node& node) {
+  std::shared_ptr<Call> call;
+  {
+    std::lock_guard lock(mutex_);
+    if (!node.due.empty()) {
+      call = std::move(node.due.front());
+      node.due.pop_front();
+      call->reached = true;
+    }
+  }
+  if (call == nullptr) return pass(node);  // given up
+  node.runs = true;
+  // As in hold().
+  if (core_.output.flush().ok()) tell(call->id, CUDA_SUCCESS, /*cancelled=*/false);
+}
+
+void HostGate::pass(Node& node) {
+  node.runs = false;
+  if (node.launches > 0) --node.launches;
+  node.words->let_go();
+}
+
 void HostGate::not_launched(uint64_t id, CUresult why) {
   const auto found = calls_.find(id);
   if (found == calls_.end()) return;
-  forget(*found->second);
-  holds_.release(found->second->device);
+  Call& call = *found->second;
+  forget(call);
+  if (call.node != nullptr && call.node->words != nullptr && call.node->launches > 0)
+    --call.node->launches;
+  holds_.release(call.device);
   calls_.erase(found);
   tell(id, why, /*cancelled=*/true);
 }
@@ -147,6 +195,12 @@ void HostGate::give_up(uint16_t context, CUresult why) {
     holds_.release(call.device);
     entry = calls_.erase(entry);
   }
+  // Nothing of such a context comes to its nodes any more, unless it is there already.
+  for (const auto& node : watched_) {
+    if (node->words->context() != context) continue;
+    node->launches = node->runs ? 1 : 0;
+    if (!node->runs) node->words->let_go();
+  }
 }
 
 void HostGate::look() {
@@ -188,6 +242,8 @@ Status HostGate::finished(uint64_t id) {
   found->second->released = true;
   lock.unlock();
   changed_.notify_all();
+  if (const auto& node = found->second->node; node != nullptr && node->words != nullptr)
+    pass(*node);
   holds_.release(found->second->device);
   calls_.erase(found);
   return Status();

@@ -19,9 +19,11 @@
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <vector>
 
 #include "common/base/status.h"
 #include "server/core/core.h"
+#include "server/stream/host_words.h"
 
 namespace fargpu::server {
 
@@ -50,8 +52,15 @@ class HostGate {
   struct Node {
     HostGate* gate;
     std::deque<std::shared_ptr<Call>> due{};  // one for each launch; guarded by the gate's mutex
+    // The GPU waits at these, and poll() looks at them; null: the driver calls reached_in_graph().
+    std::shared_ptr<HostWordPair> words{};
+    unsigned launches = 0;  // with words: that have not passed the node
+    bool runs = false;      // the client runs the function of one of them
+    bool watched = false;   // poll() looks at it
   };
   static void CUDA_CB reached_in_graph(void* node);
+  // Words for a node in the current context. CUDA_ERROR_NOT_SUPPORTED: there are none.
+  CUresult give_words(Node& node);
   // The next launch that reaches `node` is in a stream of `context`, and is host call `id` there.
   // INVALID_VALUE: the id is in use.
   CUresult expect(uint16_t context, const std::shared_ptr<Node>& node, uint64_t id);
@@ -63,11 +72,18 @@ class HostGate {
   bool outstanding() const { return !calls_.empty(); }
   // Reports that the context's pending calls will never be reached, because of `why`.
   void give_up(uint16_t context, CUresult why);
-  void context_ended(const ContextEnd& end) { give_up(end.id, CUDA_ERROR_CONTEXT_IS_DESTROYED); }
+  void context_ended(const ContextEnd& end) {
+    give_up(end.id, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    words_.context_ended(end.id);
+  }
   // Looks, every kLookEvery at most, whether contexts that have calls have failed.
   void look();
   // When look() is to be called; Deadline::max() while no call is in a stream.
   std::chrono::steady_clock::time_point next_look() const;
+  // Looks which nodes with words have been reached. Returns how many.
+  size_t poll();
+  // Whether there are launches of such nodes.
+  bool any_to_poll() const { return !watched_.empty(); }
   // Calls that are in streams.
   size_t waiting() const { return calls_.size(); }
   // The session ends: no stream is held any more.
@@ -90,6 +106,9 @@ class HostGate {
   static void CUDA_CB reached(void* call);
   static void CUDA_CB reached_with_status(CUstream stream, CUresult status, void* call);
   void hold(Call& call, CUresult status);
+  // A launch is at a node with words, or may go on behind it.
+  void arrive(Node& node);
+  void pass(Node& node);
   // A call in a graph that its node will not get.
   void forget(const Call& call);
 
@@ -103,6 +122,8 @@ class HostGate {
   bool closed_ = false;  // guarded by mutex_
   // Calls stay until finished(); the driver's thread has a reference of its own.
   std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_;
+  HostWords words_;
+  std::vector<std::shared_ptr<Node>> watched_;  // with words and launches
   std::chrono::steady_clock::time_point last_look_{};
   // Contexts that had failed by the last look: the driver gets until the next one to call what it
   // calls after an error.

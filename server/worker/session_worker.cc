@@ -118,7 +118,8 @@ size_t SessionWorker::poll() {
   const size_t posted = parts_.posted.run();
   if (parts_.host_gate.next_look() != transport::kNoDeadline) parts_.host_gate.look();
   parts_.copy_fences.poll();
-  return posted + parts_.pending.poll() + parts_.ordered_copies.poll();
+  const size_t reached = parts_.host_gate.any_to_poll() ? parts_.host_gate.poll() : 0;
+  return posted + reached + parts_.pending.poll() + parts_.ordered_copies.poll();
 }
 
 Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes, uint16_t context) {

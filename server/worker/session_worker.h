@@ -45,7 +45,8 @@ class SessionWorker final : public Worker {
 
   // For the executor.
   bool has_pending() const {
-    return !parts_.pending.empty() || parts_.ordered_copies.outstanding();
+    return !parts_.pending.empty() || parts_.ordered_copies.outstanding() ||
+           parts_.host_gate.any_to_poll();
   }
   // Whether poll() has anything to do now. Takes no lock, so it may miss a task that another thread
   // posts at the same time.
