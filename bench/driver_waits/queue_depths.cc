@@ -1,332 +1,164 @@
-// How much may be submitted behind a held stream before a call waits; and two programs as they
-// submit their work, the worker of a session as it does.
-#include "bench/driver_waits/waits.h"
-void depth_cases() {
-  std::vector<CUevent> events(2100);
-  for (auto& e : events) MUST(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
-  std::vector<CUstream> many(40);
-  for (auto& s : many) MUST(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
-  using Step = std::function<bool(unsigned)>;
-  auto D = [](CUresult r) {
-    MUST(r);
-    return true;
-  };
-  struct Op {
-    std::string name;
-    Step step;
-    unsigned limit;
-  };
-  const unsigned N = 2000;
-  std::vector<Op> ops;
-  auto add = [&](std::string n, Step s, unsigned l = 2000) {
-    ops.push_back({std::move(n), std::move(s), l});
-  };
-  add("launch", [=](unsigned) { return D(launch(w.S)); });
-  add("launch, 4000 bytes", [=](unsigned) {
-    static char p[4000];
-    static void* a[] = {p};
-    return D(cuLaunchKernel(w.many, 1, 1, 1, 1, 1, 1, 0, w.S, a, nullptr));
-  });
-  for (size_t z : {size_t(4), size_t(120000), size_t(1 << 20)}) {
-    add("HtoD pinned " + std::to_string(z),
-        [=](unsigned) { return D(cuMemcpyHtoDAsync(w.d0, w.pinned, z, w.S)); });
-    add("HtoD registered " + std::to_string(z),
-        [=](unsigned) { return D(cuMemcpyHtoDAsync(w.d0, w.registered, z, w.S)); });
-    add("DtoH pinned " + std::to_string(z),
-        [=](unsigned) { return D(cuMemcpyDtoHAsync(w.pinned, w.d0, z, w.S)); });
-    add("DtoH registered " + std::to_string(z),
-        [=](unsigned) { return D(cuMemcpyDtoHAsync(w.registered, w.d0, z, w.S)); });
-    add("DtoD " + std::to_string(z),
-        [=](unsigned) { return D(cuMemcpyDtoDAsync(w.d1, w.d0, z, w.S)); });
+// How many operations a driver takes behind a held stream before a call waits.
+#include <initializer_list>
+#include <utility>
+
+#include "bench/driver_waits/cases.h"
+
+namespace driver_waits {
+namespace {
+
+// Operations in turn.
+struct Mix {
+  std::vector<Step> steps;
+  unsigned limit = 2000;
+  unsigned streams = 0;  // that they go to in turn; 0: to the held one
+  // These streams wait for the held one, unless so many operations fill the held one first.
+  unsigned times_before = 0;
+  Step before = {};
+
+  std::string name() const {
+    std::string text = streams == 0 ? "" : "in " + std::to_string(streams) + " streams";
+    if (times_before != 0)
+      text = "after " + std::to_string(times_before) + " " + before.name + ", " + text;
+    for (const Step& step : steps) text += (text.empty() ? "" : ", ") + step.name;
+    return text;
   }
-  for (size_t z : {size_t(4), size_t(1024), size_t(16384), size_t(65536)})
-    add("HtoD pageable " + std::to_string(z),
-        [=](unsigned) { return D(cuMemcpyHtoDAsync(w.d0, w.pageable, z, w.S)); });
-  add("2D pinned", [=](unsigned) {
-    CUDA_MEMCPY2D c{};
-    c.srcMemoryType = CU_MEMORYTYPE_HOST;
-    c.srcHost = w.pinned;
-    c.srcPitch = 256;
-    c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    c.dstDevice = w.d0;
-    c.dstPitch = 100;
-    c.WidthInBytes = 100;
-    c.Height = 100;
-    return D(cuMemcpy2DAsync(&c, w.S));
-  });
-  add("memset D8", [=](unsigned) { return D(cuMemsetD8Async(w.d0, 1, 4096, w.S)); });
-  add("memset D2D", [=](unsigned) { return D(cuMemsetD2D8Async(w.d0, 256, 1, 100, 100, w.S)); });
-  add("record, one event", [=](unsigned) { return D(cuEventRecord(w.E, w.S)); });
-  add("record, new events", [=, &events](unsigned i) { return D(cuEventRecord(events[i], w.S)); });
-  add("wait for an event that is over",
-      [=](unsigned) { return D(cuStreamWaitEvent(w.S, w.Eidle, 0)); });
-  add("record and wait in another stream", [=, &events](unsigned i) {
-    return D(cuEventRecord(events[i], w.S)) && D(cuStreamWaitEvent(w.F, events[i], 0));
-  });
-  add("ping pong of two streams", [=, &events](unsigned i) {
-    CUstream a = i % 2 ? w.S : w.F, b = i % 2 ? w.F : w.S;
-    return D(cuEventRecord(events[i], a)) && D(cuStreamWaitEvent(b, events[i], 0));
-  });
-  add("host function", [=](unsigned) { return D(cuLaunchHostFunc(w.S, no_function, nullptr)); });
-  add("callback", [=](unsigned) { return D(cuStreamAddCallback(w.S, no_callback, nullptr, 0)); });
-  add("write value", [=](unsigned) { return D(cuStreamWriteValue32(w.S, w.dword + 128, 1, 0)); });
-  add("wait value, true", [=](unsigned) {
-    return D(cuStreamWaitValue32(w.S, w.dword + 256, 0, CU_STREAM_WAIT_VALUE_GEQ));
-  });
-  add("mallocAsync and freeAsync", [=](unsigned) {
-    CUdeviceptr d;
-    return D(cuMemAllocAsync(&d, 4096, w.S)) && D(cuMemFreeAsync(d, w.S));
-  });
-  add("attach",
-      [=](unsigned) { return D(cuStreamAttachMemAsync(w.S, w.managed, 0, CU_MEM_ATTACH_GLOBAL)); });
-  add(
-      "prefetch",
-      [=](unsigned) {
-        return D(cuMemPrefetchAsync(w.managed, kBig, {CU_MEM_LOCATION_TYPE_DEVICE, w.dev}, 0, w.S));
-      },
-      300);
-  add("host function, HtoD pinned", [=](unsigned i) {
-    return i % 2 ? D(cuMemcpyHtoDAsync(w.d0, w.pinned, 120000, w.S))
-                 : D(cuLaunchHostFunc(w.S, no_function, nullptr));
-  });
-  add("host function, HtoD registered", [=](unsigned i) {
-    return i % 2 ? D(cuMemcpyHtoDAsync(w.d0, w.registered, 120000, w.S))
-                 : D(cuLaunchHostFunc(w.S, no_function, nullptr));
-  });
-  add("host function, DtoH pinned", [=](unsigned i) {
-    return i % 2 ? D(cuMemcpyDtoHAsync(w.pinned, w.d0, 120000, w.S))
-                 : D(cuLaunchHostFunc(w.S, no_function, nullptr));
-  });
-  add("host function, launch", [=](unsigned i) {
-    return i % 2 ? D(launch(w.S)) : D(cuLaunchHostFunc(w.S, no_function, nullptr));
-  });
-  add("HtoD, launch", [=](unsigned i) {
-    return i % 2 ? D(launch(w.S)) : D(cuMemcpyHtoDAsync(w.d0, w.pinned, 120000, w.S));
-  });
-  add("HtoD, DtoH", [=](unsigned i) {
-    return i % 2 ? D(cuMemcpyHtoDAsync(w.d0, w.pinned, 120000, w.S))
-                 : D(cuMemcpyDtoHAsync(w.pinned, w.d0, 120000, w.S));
-  });
-  add("HtoD, record, launch, record", [=](unsigned i) {
-    return i % 4 == 0   ? D(cuMemcpyHtoDAsync(w.d0, w.pinned, 120000, w.S))
-           : i % 4 == 2 ? D(launch(w.S))
-                        : D(cuEventRecord(w.E, w.S));
-  });
-  add("wait value, HtoD registered, record", [=, &events](unsigned i) {
-    return i % 3 == 0   ? D(cuStreamWaitValue32(w.S, w.dword + 256, 0, CU_STREAM_WAIT_VALUE_GEQ))
-           : i % 3 == 1 ? D(cuMemcpyHtoDAsync(w.d0, w.registered, 120000, w.S))
-                        : D(cuEventRecord(events[i], w.S));
-  });
-  add(
-      "40 streams behind, launch in turn", [=](unsigned i) { return D(launch(many[i % 40])); },
-      8000);
-  add(
-      "40 streams behind, HtoD in turn",
-      [=](unsigned i) { return D(cuMemcpyHtoDAsync(w.d0, w.pinned, 120000, many[i % 40])); }, 8000);
-  add(
-      "40 streams behind, host function in turn",
-      [=](unsigned i) { return D(cuLaunchHostFunc(many[i % 40], no_function, nullptr)); }, 4000);
-  add(
-      "40 streams behind, DtoH in turn",
-      [=](unsigned i) { return D(cuMemcpyDtoHAsync(w.pinned, w.d0, 120000, many[i % 40])); }, 8000);
-  add(
-      "1000 launches in S, then 40 free streams in turn",
-      [=](unsigned i) { return D(launch(i < 1000 ? w.S : many[i % 40])); }, 4000);
-  add(
-      "1000 HtoD in S, then 40 free streams in turn",
-      [=](unsigned i) {
-        return D(cuMemcpyHtoDAsync(w.d0, w.pinned, 4096, i < 1000 ? w.S : many[i % 40]));
-      },
-      4000);
-  add(
-      "100 host functions in S, then launches in 40 free streams",
-      [=](unsigned i) {
-        return i < 100 ? D(cuLaunchHostFunc(w.S, no_function, nullptr)) : D(launch(many[i % 40]));
-      },
-      4000);
-  for (auto& o : ops) {
-    bool behind = o.name[0] == '4';
-    for (Holder h : {kFunction, kValue, kKernel}) {
-      if (!turn()) continue;
-      auto step = o.step;
-      if (behind)
-        step = [&, inner = o.step](unsigned i) {
-          if (i == 0) {
-            MUST(cuEventRecord(w.follow, w.S));
-            for (auto s : many) MUST(cuStreamWaitEvent(s, w.follow, 0));
-          }
-          return inner(i);
-        };
-      depth("dep", h, o.name, step, o.limit ? o.limit : N);
-    }
+};
+
+std::vector<Mix> mixes() {
+  const Step start = launch_step(), function = host_function(), wait = wait_for_idle(),
+             write = write_value();
+  const Step up = to_device(kPinned, kMany), down = from_device(kPinned, kMany);
+  const Step up_registered = to_device(kRegistered, kMany);
+  const Step record_here = record(), attached = attach(CU_MEM_ATTACH_GLOBAL),
+             allocated = allocate({"4 KiB", 4096});
+  const Step follow = CALL(cuStreamWaitEvent, "in a follower", world.follower, world.event, 0);
+  const Step record_there = CALL(cuEventRecord, "in it", world.next_event(), world.follower);
+  const Step follow_it = CALL(cuStreamWaitEvent, "of it", world.stream, world.event, 0);
+  std::vector<Mix> all;
+  const auto add = [&all](Mix mix) { all.push_back(std::move(mix)); };
+  for (const Step& step :
+       {start, large_launch(), copy_rows(kPinned, true, 100, 100), fill_memory(kMebibyte),
+        fill_rows(), record_here, wait, function, callback(), write, wait_for_value(), attached,
+        CALL(cuEventRecord, "of one event", world.behind, world.stream)})
+    add({{step}});
+  for (const Size size : {k4Bytes, kMany, kMebibyte}) {
+    for (const Step& step :
+         {to_device(kPinned, size), from_device(kPinned, size), to_device(kRegistered, size),
+          from_device(kRegistered, size), inside_device(size)})
+      add({{step}});
   }
+  for (const Size size :
+       {k4Bytes, Size{"1 KiB", 1024}, Size{"16 KiB", 16384}, Size{"64 KiB", 65536}})
+    add({{to_device(kPageable, size)}});
+  for (const Step& work : {start, up, up_registered, down, wait, write, fill_memory(kMebibyte),
+                           launch_graph(), attached, record_here}) {
+    add({{function, work}});
+    add({{callback(), work}});
+    add({{function, record_here, work}});
+  }
+  for (const unsigned streams : {2, 4, 8, 16}) {
+    add({{function, start}, 4000, streams});
+    add({{function, up}, 4000, streams});
+  }
+  for (const Step& step : {start, up, down}) add({{step}, 8000, 40});
+  add({{function}, 4000, 40});
+  add({{start}, 4000, 40, 1000, start});
+  add({{up}, 4000, 40, 1000, up});
+  add({{start}, 4000, 40, 100, function});
+  add({{prefetch()}, 300});
+  add({{record_here, follow}});
+  add({{record_here, follow, record_there, follow_it}, 4000});
+  add({{allocated, free_here()}, 4000});
+  add({{function, allocated, free_here()}});
+  add({{up, start}});
+  add({{up, down}});
+  add({{up, record_here, start, record_here}});
+  add({{wait_for_value(), up_registered, record_here}});
+  return all;
 }
 
-// The program of pinned buffers and host functions, as an application and as a worker submits it.
-static void double_buffer(bool as_worker, char* in, char* out, Holder h) {
-  const size_t n = 120000;
-  CUstream up, work, down;
-  for (auto s : {&up, &work, &down}) MUST(cuStreamCreate(s, CU_STREAM_NON_BLOCKING));
-  CUevent uploaded[2], worked[2], downloaded[2];
-  for (int i = 0; i < 2; ++i)
-    for (auto e : {&uploaded[i], &worked[i], &downloaded[i]})
-      MUST(cuEventCreate(e, CU_EVENT_DISABLE_TIMING));
-  std::vector<CUevent> mine(400);
-  for (auto& e : mine) MUST(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
-  std::vector<std::pair<std::string, std::function<CUresult()>>> p;
-  size_t m = 0;
-  auto note = [&](CUstream s) {
-    if (as_worker) {
-      CUevent e = mine[m++ % 400];
-      p.push_back({"record of my own", [=] { return cuEventRecord(e, s); }});
-    }
+std::string fill(Asker& asker, const Mix& mix, Holder holder) {
+  World& world = asker.world();
+  world.hold(holder);
+  if (mix.times_before == 0) world.follow(mix.streams);
+  const size_t count = mix.steps.size();
+  return asker.fill(mix.limit, [&](unsigned i) {
+    if (i < mix.times_before) return mix.before.call(world);
+    if (mix.streams != 0) world.stream = world.many_streams[i / count % mix.streams];
+    return mix.steps[i % count].call(world);
+  });
+}
+
+constexpr unsigned kChunks = 60;
+
+// A program that works on chunks of data in two buffers, without a wait: fills one by a host
+// function, copies it up, computes, copies the results down and looks at them by a host function. A
+// worker of fargpu submits the same with an event of its own behind each copy.
+std::vector<Step> pipeline(HostMemory memory, bool as_worker) {
+  enum Stream { kUp, kWork, kDown };
+  std::vector<Step> steps;
+  const auto add = [&steps](Stream stream, const Step& step) {
+    steps.push_back({step.name, [=](World& world) {
+                       world.stream = world.many_streams[stream];
+                       return step.call(world);
+                     }});
   };
-  for (unsigned k = 0; k < 60; ++k) {
-    int b = k % 2;
-    CUevent ub = uploaded[b], wb = worked[b], db = downloaded[b];
-    char *ib = in + b * 131072, *ob = out + b * 131072;
-    std::string q = " chunk " + std::to_string(k);
-    if (k >= 2) p.push_back({"wait worked" + q, [=] { return cuStreamWaitEvent(up, wb, 0); }});
-    if (k == 0)
-      p.push_back({"wait for S" + q, [=] {
-                     cuEventRecord(w.follow, w.S);
-                     return cuStreamWaitEvent(up, w.follow, 0);
-                   }});
-    p.push_back(
-        {"host function fill" + q, [=] { return cuLaunchHostFunc(up, no_function, nullptr); }});
-    p.push_back({"HtoD" + q, [=] { return cuMemcpyHtoDAsync(w.d0 + b * 131072, ib, n, up); }});
-    note(up);
-    p.push_back({"record uploaded" + q, [=] { return cuEventRecord(ub, up); }});
-    p.push_back({"wait uploaded" + q, [=] { return cuStreamWaitEvent(work, ub, 0); }});
-    if (k >= 2)
-      p.push_back({"wait downloaded" + q, [=] { return cuStreamWaitEvent(work, db, 0); }});
-    p.push_back({"launch" + q, [=] { return launch(work); }});
-    p.push_back({"record worked" + q, [=] { return cuEventRecord(wb, work); }});
-    p.push_back({"wait worked" + q, [=] { return cuStreamWaitEvent(down, wb, 0); }});
-    p.push_back({"DtoH" + q, [=] { return cuMemcpyDtoHAsync(ob, w.d1 + b * 131072, n, down); }});
-    note(down);
-    p.push_back({"record downloaded" + q, [=] { return cuEventRecord(db, down); }});
-    p.push_back(
-        {"host function check" + q, [=] { return cuLaunchHostFunc(down, no_function, nullptr); }});
+  const auto record = [&add](Stream stream, size_t event) {
+    add(stream, CALL(cuEventRecord, "", world.events[event], world.stream));
+  };
+  const auto wait = [&add](Stream stream, size_t event) {
+    add(stream, CALL(cuStreamWaitEvent, "", world.stream, world.events[event], 0));
+  };
+  for (unsigned chunk = 0; chunk < kChunks; ++chunk) {
+    const size_t buffer = chunk % 2, offset = buffer * 131072;
+    const size_t uploaded = buffer, worked = 2 + buffer, downloaded = 4 + buffer;
+    if (chunk >= 2) wait(kUp, worked);
+    add(kUp, host_function());
+    add(kUp, to_device(memory, kMany, offset));
+    if (as_worker) record(kUp, 10 + chunk);
+    record(kUp, uploaded);
+    wait(kWork, uploaded);
+    if (chunk >= 2) wait(kWork, downloaded);
+    add(kWork, launch_step());
+    record(kWork, worked);
+    wait(kDown, worked);
+    add(kDown, from_device(memory, kMany, (1 << 20) + offset));
+    if (as_worker) record(kDown, 100 + chunk);
+    record(kDown, downloaded);
+    add(kDown, host_function());
   }
-  depth(
-      "pat", h,
-      std::string("double buffer ") + (as_worker ? "as worker" : "as program") +
-          (in == w.registered ? " registered" : " pinned"),
-      [&](unsigned i) {
-        if (i >= p.size()) return false;
-        MUST(p[i].second());
-        return true;
-      },
-      unsigned(p.size()), [&](unsigned i) { return p[i].first; });
-  for (auto s : {up, work, down}) MUST(cuStreamDestroy(s));
+  return steps;
 }
-// A function that waits until all has been submitted, or 300 ms.
-static std::atomic<bool> all_submitted;
-static std::atomic<unsigned> waited_in_vain;
-static void CUDA_CB wait_for_all(void*) {
-  auto t = Clock::now();
-  while (!all_submitted && ms_since(t) < 300) usleep(100);
-  if (!all_submitted) ++waited_in_vain;
+
+std::string fill_by_pipeline(Asker& asker, HostMemory memory, bool as_worker, Holder holder) {
+  const std::vector<Step> steps = pipeline(memory, as_worker);
+  asker.world().hold(holder);
+  asker.world().follow(1);
+  return asker.fill(steps.size(), [&](unsigned i) { return steps[i].call(asker.world()); });
 }
-static void graph_mapped() {
-  char* reg =
-      (char*)mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  MUST(cuMemHostRegister(reg + 12, 80000, CU_MEMHOSTREGISTER_DEVICEMAP));
-  CUdeviceptr dr;
-  MUST(cuMemHostGetDevicePointer(&dr, reg + 12, 0));
-  for (int holds = 0; holds < 2; ++holds) {
-    CUgraphExec e[2];
-    for (int k = 0; k < 2; ++k) {
-      MUST(cuStreamBeginCapture(w.P, CU_STREAM_CAPTURE_MODE_GLOBAL));
-      MUST(cuLaunchHostFunc(w.P, no_function, nullptr));
-      MUST(launch(w.P));
-      MUST(launch(w.P));
-      MUST(cuLaunchHostFunc(w.P, holds ? wait_for_all : no_function, nullptr));
-      MUST(launch(w.P));
-      if (k)
-        MUST(cuMemcpyAsync(dr, (CUdeviceptr)w.pinned, 80000, w.P));
-      else
-        MUST(cuMemcpyDtoDAsync(dr, (CUdeviceptr)w.pinned, 80000, w.P));
-      MUST(cuLaunchHostFunc(w.P, no_function, nullptr));
-      CUgraph g;
-      MUST(cuStreamEndCapture(w.P, &g));
-      MUST(cuGraphInstantiate(&e[k], g, 0));
-      MUST(cuGraphDestroy(g));
+
+}  // namespace
+
+std::vector<Case> queue_cases() {
+  std::vector<Case> cases;
+  for (const Mix& mix : mixes()) {
+    for (const Holder holder : {Holder::kFunction, Holder::kValue, Holder::kKernel}) {
+      cases.push_back({name_of(holder), "", mix.name(),
+                       [=](Asker& asker) { return fill(asker, mix, holder); }});
     }
-    if (!holds) {
-      for (Holder h : {kFunction, kValue}) {
-        depth(
-            "pat", h, "graph_mapped: e0 e1 e0 e1 ...",
-            [&](unsigned i) {
-              MUST(cuGraphLaunch(e[i % 2], w.S));
-              return true;
-            },
-            200);
-        depth(
-            "pat", h, "graph_mapped: e0 e0 e0 ...",
-            [&](unsigned) {
-              MUST(cuGraphLaunch(e[0], w.S));
-              return true;
-            },
-            200);
-        depth(
-            "pat", h, "graph_mapped: first launches, fresh",
-            [&](unsigned i) {
-              MUST(cuGraphLaunch(e[i % 2], w.S));
-              return true;
-            },
-            4);
-      }
-    } else {
-      for (int r = 0; r < 3; ++r) {
-        all_submitted = false;
-        waited_in_vain = 0;
-        auto t = Clock::now();
-        std::string times;
-        for (int k = 0; k < 3; ++k) {
-          auto u = Clock::now();
-          MUST(cuGraphLaunch(e[(r + k) % 2], w.O));
-          char b[40];
-          snprintf(b, 40, " %.1f", ms_since(u));
-          times += b;
-        }
-        all_submitted = true;
-        settle();
-        printf(
-            "pat - graph_mapped whose host node waits until 3 launches are submitted: launches "
-            "took%s ms, in vain %u, all %.1f ms\n",
-            times.c_str(), waited_in_vain.load(), ms_since(t));
+  }
+  for (const HostMemory memory : {kPinned, kRegistered}) {
+    for (const bool as_worker : {false, true}) {
+      const std::string name = title("pipeline", memory.name) + (as_worker ? ", as a worker" : "");
+      for (const Holder holder : {Holder::kFunction, Holder::kValue}) {
+        cases.push_back({name_of(holder), "", name, [=](Asker& asker) {
+                           return fill_by_pipeline(asker, memory, as_worker, holder);
+                         }});
       }
     }
-    for (auto x : e) MUST(cuGraphExecDestroy(x));
   }
-  // First launch of a fresh executable graph behind S.
-  for (Holder h : {kFunction, kValue, kKernel}) {
-    CUgraph g;
-    CUgraphExec x;
-    MUST(cuStreamBeginCapture(w.P, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    MUST(cuLaunchHostFunc(w.P, no_function, nullptr));
-    MUST(launch(w.P));
-    MUST(cuLaunchHostFunc(w.P, no_function, nullptr));
-    MUST(cuStreamEndCapture(w.P, &g));
-    MUST(cuGraphInstantiate(&x, g, 0));
-    hold(h);
-    ask("pat", h, "S", "first launch of a fresh graph", [&] { return cuGraphLaunch(x, w.S); });
-    MUST(cuGraphExecDestroy(x));
-    MUST(cuGraphInstantiate(&x, g, 0));
-    hold(h);
-    ask("pat", h, "oth", "first launch of a fresh graph", [&] { return cuGraphLaunch(x, w.O); });
-    MUST(cuGraphExecDestroy(x));
-    MUST(cuGraphDestroy(g));
-  }
+  return cases;
 }
-void pattern_cases() {
-  for (Holder h : {kFunction, kValue})
-    for (bool worker : {false, true}) {
-      if (!turn()) continue;
-      double_buffer(worker, w.pinned, w.pinned2, h);
-      double_buffer(worker, w.registered, w.registered + (1 << 20), h);
-    }
-  if (turn()) graph_mapped();
-}
+
+}  // namespace driver_waits
