@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -179,6 +180,24 @@ struct Shared {
   bool holds = false;  // what another member has exported
 };
 
+// With the time, for the server's log, and when the memory was back.
+void tell_missing(size_t before, size_t now, const char* how) {
+  using std::chrono::steady_clock;
+  const std::time_t clock = std::time(nullptr);
+  const auto since = steady_clock::now();
+  std::chrono::duration<double, std::milli> waited{};
+  bool is_back = false;
+  while (!is_back && waited.count() < 3000) {
+    ::usleep(500);
+    is_back = free_bytes() + kTolerance >= before;
+    waited = steady_clock::now() - since;
+  }
+  std::printf("  a job misses %zu MiB after its last member ended by %s, %s after %.1f ms (%.8s)\n",
+              (before - now) / kMebibyte, how, is_back ? "back" : "and still", waited.count(),
+              std::asctime(std::gmtime(&clock)) + 11);
+  std::fflush(stdout);
+}
+
 // The job itself is told on stdin how to end, and says before whether all was right.
 int job(unsigned long long seed) {
   Luck luck{std::mt19937_64(seed)};
@@ -229,9 +248,7 @@ int job(unsigned long long seed) {
     if (members.empty() && !kept) {
       const size_t now = free_bytes();
       if (now + kTolerance < before) {
-        std::printf("  a job misses %zu MiB after its last member ended by %s\n",
-                    (before - now) / kMebibyte, kNames[how]);
-        std::fflush(stdout);
+        tell_missing(before, now, kNames[how]);
         return 25;
       }
     }
