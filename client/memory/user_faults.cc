@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
@@ -21,6 +22,8 @@ namespace fargpu::client {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+// How often a thread asks for accesses that cannot poll any more.
+constexpr auto kLookAtClosed = std::chrono::milliseconds(5);
 
 // Older headers lack these.
 constexpr uint64_t kProtectsFiles = uint64_t{1} << 12;  // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
@@ -28,13 +31,13 @@ constexpr uint64_t kReadOnly = uint64_t{1} << 1;        // UFFDIO_CONTINUE_MODE_
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
-bool register_pages(int faults, uint64_t address, uint64_t bytes, UserFaults::Kind kind) {
+struct uffdio_register registration(uint64_t address, uint64_t bytes, UserFaults::Kind kind) {
   struct uffdio_register range = {};
   range.range = {address, bytes};
   range.mode = UFFDIO_REGISTER_MODE_MINOR;
   if (kind == UserFaults::Kind::kWrites)
     range.mode |= UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP;
-  return ::ioctl(faults, UFFDIO_REGISTER, &range) == 0;
+  return range;
 }
 
 // Whether pages can be opened for reading alone is no feature that can be asked for.
@@ -44,7 +47,8 @@ Status try_read_only(int faults) {
   if (page == MAP_FAILED) return system_error("mmap", errno);
   const auto address = reinterpret_cast<uint64_t>(page);
   Status status;
-  if (!register_pages(faults, address, kPage, UserFaults::Kind::kWrites))
+  struct uffdio_register range = registration(address, kPage, UserFaults::Kind::kWrites);
+  if (::ioctl(faults, UFFDIO_REGISTER, &range) != 0)
     status = system_error("userfaultfd of writes to memory files", errno);
   struct uffdio_continue pages = {};
   pages.range = {address, kPage};
@@ -89,6 +93,8 @@ bool UserFaults::start(Service service) {
   auto descriptor = open_descriptor(kind_);
   auto wake = EventFd::create();
   if (!descriptor.ok() || !wake.ok()) return false;
+  // Without it, memory whose descriptor the program closes would be read as it is in its file.
+  if (descriptors::is_foreign_process() && !kept_.start(descriptor->get())) return false;
   faults_ = std::move(*descriptor);
   wake_ = std::move(*wake);
   service_ = std::move(service);
@@ -99,6 +105,28 @@ bool UserFaults::start(Service service) {
 
 void UserFaults::wake() { wake_->signal(); }
 
+bool UserFaults::is_closed() const { return descriptors::own(faults_.get()) < 0; }
+
+int UserFaults::control(unsigned long request, void* argument) const {
+  const int number = faults_.get();
+  // EBADF: closed since it was asked for.
+  if (!is_closed()) {
+    const int result = ::ioctl(number, request, argument);
+    if (result == 0 || errno != EBADF) return result;
+  }
+  const long result =
+      kept_.run([&] { return ::ioctl(number, request, argument) == 0 ? 0 : -long{errno}; });
+  if (result == 0) return 0;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+
+ssize_t UserFaults::read(void* bytes, size_t most) const {
+  const int number = faults_.get();
+  if (!is_closed()) return ::read(number, bytes, most);
+  return kept_.run([&] { return ::read(number, bytes, most); });
+}
+
 void UserFaults::run() {
   std::array<struct pollfd, 2> waits = {{{faults_.get(), POLLIN, 0}, {wake_->get(), POLLIN, 0}}};
   for (;;) {
@@ -107,7 +135,12 @@ void UserFaults::run() {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
       patience = static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
     }
-    if (::poll(waits.data(), waits.size(), patience) < 0) continue;
+    // A poll that has begun keeps what it polls, whatever the program closes.
+    if (is_closed()) {
+      std::this_thread::sleep_for(kLookAtClosed);
+    } else if (::poll(waits.data(), waits.size(), patience) < 0) {
+      continue;
+    }
     (void)wake_->drain();
     serve_all();
     while (service_.go_on && service_.go_on()) serve_all();
@@ -117,7 +150,7 @@ void UserFaults::run() {
 void UserFaults::serve_all() {
   std::array<struct uffd_msg, 16> messages;
   if (service_.listen) service_.listen();
-  const ssize_t got = ::read(faults_.get(), messages.data(), sizeof messages);
+  const ssize_t got = read(messages.data(), sizeof messages);
   if (got <= 0) return;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(messages[0]); ++i) {
     if (messages[i].event != UFFD_EVENT_PAGEFAULT) continue;
@@ -127,12 +160,13 @@ void UserFaults::serve_all() {
 }
 
 bool UserFaults::watch(uint64_t address, size_t bytes) const {
-  return register_pages(faults_.get(), address, whole_pages(bytes), kind_);
+  struct uffdio_register range = registration(address, whole_pages(bytes), kind_);
+  return control(UFFDIO_REGISTER, &range) == 0;
 }
 
 void UserFaults::unwatch(uint64_t address, size_t bytes) const {
   struct uffdio_range range = {address, whole_pages(bytes)};
-  (void)::ioctl(faults_.get(), UFFDIO_UNREGISTER, &range);
+  (void)control(UFFDIO_UNREGISTER, &range);
   retry(address, bytes);
 }
 
@@ -152,7 +186,7 @@ void UserFaults::open(uint64_t address, size_t bytes) const {
   for (uint64_t at = address; at < end;) {
     struct uffdio_continue pages = {};
     pages.range = {at, end - at};
-    if (::ioctl(faults_.get(), UFFDIO_CONTINUE, &pages) == 0) return;
+    if (control(UFFDIO_CONTINUE, &pages) == 0) return;
     if (pages.mapped > 0) {
       at += static_cast<uint64_t>(pages.mapped);
     } else if (errno == EEXIST || errno == EFAULT) {
@@ -172,7 +206,7 @@ bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byt
     struct uffdio_continue pages = {};
     pages.range = {at, end - at};
     pages.mode = writable ? 0 : kReadOnly;
-    if (::ioctl(faults_.get(), UFFDIO_CONTINUE, &pages) == 0) break;
+    if (control(UFFDIO_CONTINUE, &pages) == 0) break;
     if (pages.mapped > 0) {
       at += static_cast<uint64_t>(pages.mapped);
     } else if (errno == EEXIST) {
@@ -193,12 +227,12 @@ bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byt
 bool UserFaults::let_write(uint64_t address, size_t bytes) const {
   struct uffdio_writeprotect range = {};
   range.range = {address, whole_pages(bytes)};
-  return ::ioctl(faults_.get(), UFFDIO_WRITEPROTECT, &range) == 0;
+  return control(UFFDIO_WRITEPROTECT, &range) == 0;
 }
 
 void UserFaults::retry(uint64_t address, size_t bytes) const {
   struct uffdio_range range = {address, whole_pages(bytes)};
-  (void)::ioctl(faults_.get(), UFFDIO_WAKE, &range);
+  (void)control(UFFDIO_WAKE, &range);
 }
 
 }  // namespace fargpu::client

@@ -5,9 +5,14 @@
 // contents stay while pages are closed. A forked child has nothing of it. With kWrites pages may be
 // opened for reading alone, and pages that have no memory wait, too.
 //
+// A program that closes descriptors which it does not know leaves watched memory watched: accesses
+// wait and are served as before, up to 5 ms later (OwnTable).
+//
 // One per session and purpose. The thread is started with the first memory and lives as long as the
 // process; it needs no lock that a thread may hold which touches watched memory. Any thread.
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstddef>
@@ -16,6 +21,7 @@
 #include <mutex>
 #include <optional>
 
+#include "client/memory/own_table.h"
 #include "common/base/fd.h"
 #include "common/base/status.h"
 
@@ -63,12 +69,17 @@ class UserFaults {
   static Result<Fd> open_descriptor(Kind kind);
   void run();
   void serve_all();
+  // Calls of the descriptor, whose number the program may have closed. As ioctl(2) and read(2).
+  int control(unsigned long request, void* argument) const;
+  ssize_t read(void* bytes, size_t most) const;
+  bool is_closed() const;
 
   const Kind kind_;
   std::mutex mutex_;      // of start()
   bool started_ = false;  // guarded by mutex_
   Service service_;
   Fd faults_;
+  mutable OwnTable kept_;
   std::optional<EventFd> wake_;
 };
 

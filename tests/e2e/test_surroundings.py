@@ -56,6 +56,16 @@ class Surroundings(unittest.TestCase):
             steps = [step for one in closed for step in (f"close={one}", "work", f"write={one}")]
             self.run_program("load", "work", *steps, *after)
 
+    def test_kernels_print_where_nothing_is_open(self):
+        """The text goes nowhere: not into memory, nor into a session."""
+        done = self.run_program("load", "prints")
+        self.assertEqual(done.stdout.count("that a kernel has printed"), 10)
+        for servers in (1, 2):
+            for closed in ("1", "12", "012"):
+                steps = ["prints", "work", "prints", "work", f"closed={closed}", "apart"]
+                self.run_program(f"close={closed}", "load", *steps, servers=servers)
+                self.run_program("load", "work", f"close={closed}", *steps, servers=servers)
+
     def test_our_descriptors_are_apart(self):
         self.run_program(
             "load",
@@ -121,6 +131,14 @@ class Surroundings(unittest.TestCase):
                 self.assertIn("is lost", done.stderr)
         # Before there is a session there is nothing to lose.
         self.run_program("load", "range=3,899", "range=901,-1", "files=50", "work")
+
+    def test_memory_is_never_old_when_everything_is_closed(self):
+        """What the GPU has written cannot be fetched any more: it must not read as it was."""
+        for mode in ("auto", "signal"):
+            environment = testing.clean_environment(FARGPU_MANAGED=mode)
+            for closing in (["range=3,899", "range=901,-1"], ["range=901,-1"]):
+                steps = ["load", "written", *closing, "not-old", "wait=1200", "not-old"]
+                self.run_program(*steps, env=environment, preexec_fn=self.limit(1024, 4096))
 
     def test_a_daemon_without_standard_descriptors(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))

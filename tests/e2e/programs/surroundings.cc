@@ -7,6 +7,9 @@
 //   init             cuInit; init=CODE expects that result
 //   devices=N        cuDeviceGetCount
 //   work             memory of all kinds, copies, a kernel; everything must be right
+//   prints           a kernel prints ten lines
+//   written          managed and mapped memory that the GPU has written and the host not touched
+//   not-old          it reads as the GPU has left it, or not at all
 //   fails            the same must fail with an error, and end
 //   wait=MS          sleeps
 //   close=DIGITS     closes these descriptors, in this order
@@ -25,6 +28,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -90,9 +94,41 @@ done:
 }
 )";
 
+// As nvcc compiles printf("line %u that a kernel has printed, longer than eight bytes\n", number).
+const char* kPrinting = R"(.version 7.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b32 count) vprintf(.param .b64 format, .param .b64 values);
+.global .align 1 .b8 text[60] = {108, 105, 110, 101, 32, 37, 117, 32, 116, 104, 97, 116, 32,
+97, 32, 107, 101, 114, 110, 101, 108, 32, 104, 97, 115, 32, 112, 114, 105, 110, 116, 101, 100,
+44, 32, 108, 111, 110, 103, 101, 114, 32, 116, 104, 97, 110, 32, 101, 105, 103, 104, 116, 32,
+98, 121, 116, 101, 115, 10, 0};
+.visible .entry prints(.param .u32 number)
+{
+  .local .align 8 .b8 values[8];
+  .reg .b32 %r<3>; .reg .b64 %a<4>;
+  mov.u64 %a1, values;
+  ld.param.u32 %r1, [number];
+  st.local.u32 [%a1], %r1;
+  cvta.local.u64 %a1, %a1;
+  mov.u64 %a2, text;
+  cvta.global.u64 %a2, %a2;
+  {
+  .param .b64 format;
+  st.param.b64 [format+0], %a2;
+  .param .b64 list;
+  st.param.b64 [list+0], %a1;
+  .param .b32 printed;
+  call.uni (printed), vprintf, (format, list);
+  ld.param.b32 %r2, [printed+0];
+  }
+  ret;
+}
+)";
+
 struct Gpu {
   CUmodule module = nullptr;
-  CUfunction add_one = nullptr;
+  CUfunction add_one = nullptr, prints = nullptr;
   unsigned *pinned = nullptr, *mapped = nullptr;
   CUdeviceptr device = 0, managed = 0;
   unsigned rounds = 0;
@@ -133,6 +169,23 @@ CUresult launch(CUdeviceptr at) {
   void* parameters[] = {&at, &count};
   TRY(CUDA(cuLaunchKernel)(gpu.add_one, (kCount + 63) / 64, 1, 1, 64, 1, 1, 0, nullptr, parameters,
                            nullptr));
+  return CUDA_SUCCESS;
+}
+
+// Ten lines, wherever stdout leads.
+CUresult print() {
+  TRY(prepare());
+  if (gpu.prints == nullptr) {
+    CUmodule module = nullptr;
+    TRY(CUDA(cuModuleLoadData)(&module, kPrinting));
+    TRY(CUDA(cuModuleGetFunction)(&gpu.prints, module, "prints"));
+  }
+  for (unsigned number = 0; number < 10; ++number) {
+    void* parameters[] = {&number};
+    TRY(CUDA(cuLaunchKernel)(gpu.prints, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+  }
+  TRY(CUDA(cuCtxSynchronize)());
+  std::fflush(stdout);
   return CUDA_SUCCESS;
 }
 
@@ -178,6 +231,71 @@ bool fails() {
   const CUresult got = use(&differs);
   if (got == CUDA_SUCCESS) return wrong("fails: the calls succeed");
   return got != CUDA_ERROR_INVALID_VALUE || wrong("fails: %.60s gave %d", failed_call, got);
+}
+
+// Memory that the GPU has filled with kFilled, and that the host has only seen empty.
+constexpr size_t kPageWords = 1024, kPages = 32;
+constexpr unsigned kFilled = 0x5a5a5a5a;
+volatile unsigned* filled[2] = {};
+
+bool fill() {
+  const auto try_all = [&]() -> CUresult {
+    CUcontext context = nullptr;
+    CUdevice device = 0;
+    TRY(CUDA(cuInit)(0));
+    TRY(CUDA(cuDeviceGet)(&device, 0));
+    TRY(CUDA(cuDevicePrimaryCtxRetain)(&context, device));
+    TRY(CUDA(cuCtxSetCurrent)(context));
+    constexpr size_t kBytes = kPages * kPageWords * sizeof(unsigned);
+    CUdeviceptr managed = 0, mapped = 0;
+    void* host = nullptr;
+    TRY(CUDA(cuMemAllocManaged)(&managed, kBytes, CU_MEM_ATTACH_GLOBAL));
+    TRY(CUDA(cuMemHostAlloc)(&host, kBytes, CU_MEMHOSTALLOC_DEVICEMAP));
+    TRY(CUDA_AS(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2")(&mapped, host, 0));
+    std::memset(reinterpret_cast<void*>(managed), 0, kBytes);
+    std::memset(host, 0, kBytes);
+    for (const CUdeviceptr each : {managed, mapped})
+      TRY(CUDA_AS(cuMemsetD32, "cuMemsetD32_v2")(each, kFilled, kBytes / sizeof(unsigned)));
+    TRY(CUDA(cuCtxSynchronize)());
+    filled[0] = reinterpret_cast<unsigned*>(managed);
+    filled[1] = static_cast<unsigned*>(host);
+    return CUDA_SUCCESS;
+  };
+  const CUresult got = try_all();
+  return got == CUDA_SUCCESS || wrong("%.60s gave %d", failed_call, got);
+}
+
+sigjmp_buf beside_a_fault;
+
+// By a system call, or by an access, which may end in a signal.
+bool read_word(const volatile unsigned* word, bool by_system, unsigned* value) {
+  if (by_system) {
+    int ends[2];
+    if (::pipe(ends) != 0) return false;
+    const bool read =
+        ::write(ends[1], const_cast<unsigned*>(word), sizeof *value) == sizeof *value &&
+        ::read(ends[0], value, sizeof *value) == sizeof *value;
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return read;
+  }
+  if (sigsetjmp(beside_a_fault, 1) != 0) return false;
+  *value = *word;
+  return true;
+}
+
+bool not_old() {
+  for (const int number : {SIGSEGV, SIGBUS})
+    ::signal(number, [](int) { siglongjmp(beside_a_fault, 1); });
+  for (size_t page = 0; page < kPages; ++page) {
+    for (const auto* memory : filled) {
+      unsigned value = 0;
+      if (read_word(memory + page * kPageWords, page % 2 == 0, &value) && value != kFilled)
+        return wrong("page %zu of %s memory reads as %x", page,
+                     memory == filled[0] ? "managed" : "mapped", value);
+    }
+  }
+  return true;
 }
 
 bool write_to(const std::string& digits) {
@@ -293,6 +411,12 @@ bool perform(const std::string& name, const std::string& value) {
   }
   if (name == "work") return work();
   if (name == "fails") return fails();
+  if (name == "prints") {
+    const CUresult got = print();
+    return got == CUDA_SUCCESS || wrong("prints: %.60s gave %d", failed_call, got);
+  }
+  if (name == "written") return fill();
+  if (name == "not-old") return not_old();
   if (name == "wait") return ::usleep(static_cast<unsigned>(std::atoi(value.c_str())) * 1000) == 0;
   if (name == "close") {
     for (const char digit : value) ::close(digit - '0'), own_files.erase(digit - '0');
