@@ -13,7 +13,7 @@
 
 namespace fargpu::server {
 
-class ExecutableGraph {
+class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
  public:
   // What the driver said of an instantiation or an update.
   struct Outcome {
@@ -39,6 +39,8 @@ class ExecutableGraph {
   CUresult enable_node(uint32_t place, bool enabled);
 
   CUgraphExec get() const { return exec_; }
+  // It is the only one that was made from its graph, and nobody sees that it is there longer.
+  bool has_own_graph() const { return base_ == nullptr; }
   // Kernels may launch it; they know it by the driver's value.
   bool is_for_kernels() const { return for_kernels_; }
   const GraphPlaces& places() const { return places_; }

@@ -332,6 +332,11 @@ Status manual_fgGraphEnd(Worker& worker, const Request& request) {
 
 Status manual_fgGraphExecDestroy(Worker& worker, const Request& request) {
   return decode_fgGraphExecDestroy(worker, request, [&](const auto& given) {
+    // A driver may wait in cuGraphExecDestroy for host functions of launches under way, and the
+    // executor is what lets them go on.
+    const ExecutableGraph* const graph = find_graph(worker, given.exec_id);
+    if (graph != nullptr && graph->has_own_graph())
+      worker.parts().host_gate.keep_until_returned(graph->shared_from_this());
     worker.remove(given.exec_id);
     return answer(worker, request, CUDA_SUCCESS);
   });

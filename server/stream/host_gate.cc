@@ -106,8 +106,7 @@ void HostGate::not_launched(uint64_t id, CUresult why) {
   forget(call);
   if (call.node != nullptr && call.node->words != nullptr && call.node->launches > 0)
     --call.node->launches;
-  holds_.release(call.device);
-  calls_.erase(found);
+  end(found);
   tell(id, why, /*cancelled=*/true);
 }
 
@@ -128,6 +127,16 @@ void HostGate::reached_in_graph(void* pointer) {
     node->due.pop_front();
   }
   gate.hold(*call, CUDA_SUCCESS);
+}
+
+void HostGate::keep_until_returned(const std::shared_ptr<const void>& kept) {
+  for (const auto& [id, call] : calls_) kept_[id].push_back(kept);
+}
+
+HostGate::Calls::iterator HostGate::end(Calls::iterator call) {
+  holds_.release(call->second->device);
+  const auto kept = kept_.extract(call->first);  // its end comes last
+  return calls_.erase(call);
 }
 
 std::unique_ptr<std::shared_ptr<HostGate::Call>> HostGate::take_back(std::shared_ptr<Call>* call) {
@@ -192,8 +201,7 @@ void HostGate::give_up(uint16_t context, CUresult why) {
       continue;
     }
     forget(call);
-    holds_.release(call.device);
-    entry = calls_.erase(entry);
+    entry = end(entry);
   }
   // Nothing of such a context comes to its nodes any more, unless it is there already.
   for (const auto& node : watched_) {
@@ -244,8 +252,7 @@ Status HostGate::finished(uint64_t id) {
   changed_.notify_all();
   if (const auto& node = found->second->node; node != nullptr && node->words != nullptr)
     pass(*node);
-  holds_.release(found->second->device);
-  calls_.erase(found);
+  end(found);
   return Status();
 }
 

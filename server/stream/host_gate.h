@@ -68,12 +68,15 @@ class HostGate {
   void not_launched(uint64_t id, CUresult why);
   // On hostCallDone: releases the stream. kProtocol for an id that is not outstanding.
   Status finished(uint64_t id);
+  // Lives until every call that is outstanding now has been reported as done, or a context ends.
+  void keep_until_returned(const std::shared_ptr<const void>& kept);
   // Whether a host call is in a stream, or not reported as done.
   bool outstanding() const { return !calls_.empty(); }
   // Reports that the context's pending calls will never be reached, because of `why`.
   void give_up(uint16_t context, CUresult why);
   void context_ended(const ContextEnd& end) {
     give_up(end.id, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    kept_.clear();  // it may be of this context
     words_.context_ended(end.id);
   }
   // Looks, every kLookEvery at most, whether contexts that have calls have failed.
@@ -111,6 +114,8 @@ class HostGate {
   void pass(Node& node);
   // A call in a graph that its node will not get.
   void forget(const Call& call);
+  using Calls = std::unordered_map<uint64_t, std::shared_ptr<Call>>;
+  Calls::iterator end(Calls::iterator call);
 
   std::unique_ptr<std::shared_ptr<Call>> take_back(std::shared_ptr<Call>* call);
 
@@ -121,7 +126,8 @@ class HostGate {
   std::condition_variable changed_;
   bool closed_ = false;  // guarded by mutex_
   // Calls stay until finished(); the driver's thread has a reference of its own.
-  std::unordered_map<uint64_t, std::shared_ptr<Call>> calls_;
+  Calls calls_;
+  std::unordered_map<uint64_t, std::vector<std::shared_ptr<const void>>> kept_;  // by call
   HostWords words_;
   std::vector<std::shared_ptr<Node>> watched_;  // with words and launches
   std::chrono::steady_clock::time_point last_look_{};
