@@ -8,6 +8,7 @@
 #include "client/entry/send_work.h"
 #include "client/entry/streams.h"
 #include "client/graph/copy_change.h"
+#include "client/graph/queue_places.h"
 #include "client/graph/user_object.h"
 #include "client/object/launch_blocking.h"
 #include "client/process/process.h"
@@ -346,6 +347,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   refer_to_user_objects(graph, *uses);
   const bool may_be_refused = launch_may_be_refused(graph, flags);
   const uint64_t base = graph.base != nullptr ? graph.id : 0;
+  const uint32_t places = queue_places(graph);
   lock.unlock();
   int result = CUDA_SUCCESS;
   unsigned place = 0;
@@ -372,6 +374,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
   note_recorded(*made, description.recorded);
+  made->places = places;
   made->turns = turns_of(description.nodes, description.host_calls.size(), base != 0);
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
@@ -554,6 +557,8 @@ CUresult launch(GraphExec& exec, CUstream stream) {
   const bool interprocess = exec.interprocess.load(std::memory_order_relaxed);
   // As before the record of such an event.
   CUresult result = interprocess ? wait_for_deliveries(target.session, stream) : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS && exec.places > 1)
+    result = take_places(target.session, exec.places, stream);
   if (result != CUDA_SUCCESS) return result;
   result = exec.in_turn.load(std::memory_order_acquire) ? send_in_turn(exec, target, stream)
                                                         : send_plain_launch(exec, target, stream);

@@ -41,19 +41,19 @@ void TaskQueue::push(Task task) {
 }
 
 bool TaskQueue::has_room(const QueuePlace& place) const {
-  const size_t places = places_of_a_queue.load(std::memory_order_relaxed);
-  return places_taken_ < places &&
+  const size_t most = places_of_a_queue.load(std::memory_order_relaxed);
+  return (places_taken_ + place.places <= most || places_taken_ == 0) &&
          (place.bytes == 0 || all_taken_.bytes + place.bytes <= kBytes || places_taken_ == 0) &&
          (place.turns == 0 || all_taken_.turns + place.turns <= kTurns || all_taken_.turns == 0);
 }
 
-QueuePlace TaskQueue::take_place(size_t bytes, size_t turns) {
+QueuePlace TaskQueue::take_place(size_t bytes, size_t places, size_t turns) {
   std::unique_lock lock(mutex_);
-  QueuePlace place{true, bytes, turns, turns > 0};
+  QueuePlace place{places, bytes, turns, turns > 0};
   if (turns == 0 && host_function_is_last_) place.turns = 1;
   room_.wait(lock, [&] { return has_room(place); });
   host_function_is_last_ = false;
-  ++places_taken_;
+  places_taken_ += place.places;
   all_taken_.bytes += place.bytes;
   all_taken_.turns += place.turns;
   return place;
@@ -61,7 +61,7 @@ QueuePlace TaskQueue::take_place(size_t bytes, size_t turns) {
 
 void TaskQueue::give_back(QueuePlace& place, bool at_its_end) {
   if (!at_its_end) {
-    --places_taken_;
+    places_taken_ -= place.places;
     all_taken_.bytes -= place.bytes;
   }
   if (place.turns_to_its_end == at_its_end) all_taken_.turns -= place.turns;
@@ -98,7 +98,7 @@ void TaskQueue::work() {
     lock.unlock();
     for (const Fence& fence : task.after) fence->wait();
     wait_by_chance();
-    if (task.place.taken) {
+    if (task.place.places > 0) {
       lock.lock();
       give_back(task.place, /*at_its_end=*/false);
       lock.unlock();

@@ -20,7 +20,7 @@ namespace fargpu::sim {
 
 // What a task takes of its queue (TaskQueue::take_place).
 struct QueuePlace {
-  bool taken = false;
+  size_t places = 0;
   size_t bytes = 0;
   size_t turns = 0;               // behind host functions
   bool turns_to_its_end = false;  // else until it begins
@@ -53,9 +53,9 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
   void push(Task task);
   // Waits until there is a place for a task that is about to be pushed, which keeps `bytes` in the
-  // queue. What is returned goes with the task. `turns`: of a graph's host nodes; more than there
-  // are wait for all.
-  QueuePlace take_place(size_t bytes = 0, size_t turns = 0);
+  // queue. What is returned goes with the task. `places`, `turns`: of a graph's nodes; more than
+  // there are wait for all.
+  QueuePlace take_place(size_t bytes = 0, size_t places = 1, size_t turns = 0);
   // Claims an idle queue for the calling thread, which then runs one task itself and calls
   // end_inline(). false: there is work in it.
   bool try_begin_inline();

@@ -121,10 +121,11 @@ void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
   push(*stream, Task{std::move(run), {}, nullptr, {}, /*is_host_function=*/true});
 }
 
-Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t turns) {
+Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t places,
+                            size_t turns) {
   std::unique_lock lock(submit_mutex_, std::defer_lock);
   if (turns > 0 && Driver::get().settings().locked_waits) lock.lock();
-  const QueuePlace place = stream->queue->take_place(0, turns);
+  const QueuePlace place = stream->queue->take_place(0, places, turns);
   if (!lock.owns_lock()) lock.lock();
   return make_locked(*stream, make, Task{nullptr, {}, nullptr, place});
 }

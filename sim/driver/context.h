@@ -75,9 +75,11 @@ class Context : public std::enable_shared_from_this<Context> {
   void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                         size_t bytes = 0);
   void submit_host_function(const std::shared_ptr<Stream>& stream, std::function<void()> run);
-  // A launch of a graph, which may record events. `turns`: of its host nodes. With
-  // Settings::locked_waits no other thread can submit to the context while it waits for those.
-  Fence submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t turns);
+  // A launch of a graph, which may record events. `places`: of its nodes; `turns`: of its host
+  // nodes. With Settings::locked_waits no other thread can submit to the context while it waits for
+  // turns.
+  Fence submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t places,
+                     size_t turns);
   // As submit(), and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // Queues work that runs after everything the context was given so far, apart from all streams.

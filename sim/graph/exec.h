@@ -56,6 +56,7 @@ class Exec : public std::enable_shared_from_this<Exec> {
  private:
   struct Run;
   struct Memory;
+  static size_t places_of(const Plan& plan);
   static size_t turns_of(const Plan& plan);
   // `awaited`: a call waits for it before it returns.
   CUresult submit_launch(Context& context, const std::shared_ptr<Stream>& stream, Fence* awaited);

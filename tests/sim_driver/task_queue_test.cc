@@ -55,7 +55,7 @@ TEST(TaskQueueTest, InlineUseExcludesTheThread) {
 bool waits_for(TaskQueue& queue, Completion& gate, size_t bytes = 0, size_t turns = 0) {
   std::atomic<bool> taken{false};
   std::thread submitter([&] {
-    (void)queue.take_place(bytes, turns);
+    (void)queue.take_place(bytes, 1, turns);
     taken = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -74,6 +74,15 @@ TEST(TaskQueueTest, WhoSubmitsTooMuchWaitsForAPlace) {
   queue->push(Task{[] {}, {}, event});  // takes no place
   EXPECT_TRUE(waits_for(*queue, *gate));
   event->wait();
+}
+
+TEST(TaskQueueTest, NodesOfAGraphTakePlaces) {
+  auto queue = std::make_shared<TaskQueue>();
+  auto gate = std::make_shared<Completion>();
+  // Alone there is room for any.
+  const QueuePlace place = queue->take_place(0, TaskQueue::kPlaces + 1);
+  queue->push(Task{[] {}, {gate}, std::make_shared<Completion>(), place});
+  EXPECT_TRUE(waits_for(*queue, *gate));
 }
 
 TEST(TaskQueueTest, BytesInTheQueueTakeRoom) {
