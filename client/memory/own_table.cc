@@ -47,7 +47,8 @@ void OwnTable::serve(int descriptor) {
   std::unique_lock lock(mutex_);
   state_ = ready ? State::kReady : State::kRefused;
   changed_.notify_all();
-  while (ready) {
+  if (!ready) return;
+  while (true) {
     changed_.wait(lock, [this] { return task_ != nullptr && !done_; });
     const std::function<long()>& task = *task_;
     lock.unlock();
