@@ -89,9 +89,8 @@ if(FARGPU_FUZZ)
 endif()
 
 # Several sources of a target at a time (FARGPU_UNITY): the headers that they share are read once,
-# which is two thirds of what a compiler does here. Names in the anonymous
-# namespaces of a target must then differ; fargpu_compile_alone(source...) is for sources where they
-# do not.
+# which is two thirds of what a compiler does here. Names in the anonymous namespaces of a target
+# must then differ; fargpu_compile_alone(source...) is for sources where they do not.
 set(CMAKE_UNITY_BUILD ${FARGPU_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 function(fargpu_compile_alone)
