@@ -59,9 +59,10 @@ constexpr auto kRtt = 50ms;
 constexpr double kBitsPerSecond = 200e6;
 constexpr size_t kBytes = 5'000'000, kPieces = 20;
 constexpr auto kPassing = std::chrono::duration<double>(kBytes * 8 / kBitsPerSecond);  // 200 ms
-// A busy machine can make anything late, but hardly ten times in a row.
+// A busy machine can make anything late, but hardly ten times in a row. What a round trip or the
+// bandwidth is paid for twice takes twice the time.
 constexpr int kAttempts = 10;
-constexpr double kTolerance = 1.05;
+constexpr double kTolerance = 1.6;
 
 // Counts what comes; contents are for the suites.
 class CountingHandler : public transport::FrameHandler {
@@ -167,7 +168,7 @@ class EmulatedLinkTest : public ::testing::TestWithParam<TransportKind> {
     return Clock::now() - begin;
   }
 
-  // The shortest of some measurements; each must be at least `expected`, and this one hardly more.
+  // Each measurement must be at least `expected`, and the shortest not much more.
   template <typename Measure>
   void expect_time(std::chrono::duration<double> expected, Measure measure) {
     double best = 1e9;
@@ -278,7 +279,7 @@ TEST_F(SharedWay, NothingThatHasPassedWaitsForEver) {
 }
 
 TEST(EmulatedLink, TwoConnectionsAreOneLink) {
-  const auto settings = *parse_link("bandwidth=200Mbps");
+  const auto settings = *parse_link("bandwidth=50Mbps");  // a piece takes 40 ms
   const auto way = std::make_shared<LinkWay>();
   TransportPair calls = make_tcp_pair({}), bulk = make_tcp_pair({});
   Echo echo(std::move(calls.server)), sink(std::move(bulk.server));
@@ -295,7 +296,7 @@ TEST(EmulatedLink, TwoConnectionsAreOneLink) {
     ASSERT_TRUE(received.ok());
     answers += *received;
   }
-  EXPECT_GE(Clock::now() - begin, kPassing * 0.999);
+  EXPECT_GE(Clock::now() - begin, kPassing * 4 * 0.999);
   // Behind 20 pieces there would be at most as many.
   EXPECT_GT(answers, 2 * kPieces);
   sender.join();
