@@ -7,6 +7,10 @@ schema/ belongs to generated/schema, one in client/ to generated/client, one in 
 generated/client/nvml, one in common/rpc/ to generated/rpc. Tests and benchmarks may include
 everything.
 No CMake target may list a source that lies in another target's folder.
+
+scripts/rooms_held.txt has figures of the table that may only go down: its arrows, the floors of the
+client, and what a room of the client calls although it lies above and is handed in: interfaces with
+an implementation in another room, and structs of functions.
 """
 
 import argparse
@@ -22,6 +26,10 @@ from lint_files import ROOT, tracked
 TREES = ("common", "client", "server", "schema", "sim")  # where every folder is a room
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 PAGE = "docs/architecture.md"
+HELD = "scripts/rooms_held.txt"
+TOP = "client/manual"  # with the rooms of its folder: where the client's floors end
+# Rooms of programs, which the library's floors do not stand on.
+APART = ("client/bench/", "client/cli/", "client/scan/")
 SOURCE = re.compile(r'[^\s"();]+\.(?:cc|cpp|c)(?=$|[\s"();])')
 HERE = ("${CMAKE_CURRENT_SOURCE_DIR}/", "${CMAKE_CURRENT_LIST_DIR}/")
 
@@ -121,6 +129,95 @@ def graph(table, files):
     return lines
 
 
+def longest_chain(table, tree, top):
+    """Rooms of `tree`, each naming the one before, that end in `top` or a folder of it; the longest
+    such list."""
+    chains = {}
+    for room, below in table.items():  # from the bottom up
+        if tree in room.split("/"):
+            chains[room] = max((chains[n] for n in below if n in chains), key=len, default=[])
+            chains[room] = [*chains[room], room]
+    ends = (chain for room, chain in chains.items() if room == top or room.startswith(top + "/"))
+    return max(ends, key=len, default=[])
+
+
+CLASS = re.compile(r"\b(?:class|struct) (\w+)[^;{}()]*\{")
+PURE = re.compile(r"\) (?:const )?(?:noexcept )?= 0;")
+FUNCTION_MEMBER = re.compile(
+    r"(?:std::function<[^;]*> \w+|\w[\w:*& ]*\(\* ?(?:const )?\w+\)\([^;]*\))[^;()]*;"
+)
+
+
+def classes(text):
+    """Yields (name with those of the classes around it, what is directly in its body)."""
+    around = []  # [name, text of its own, whether it is a class]
+    at = 0
+    heads = {match.end() - 1: match[1] for match in CLASS.finditer(text)}
+    for brace in re.finditer(r"[{}]", text):
+        if around:
+            around[-1][1] += text[at : brace.start()]
+        at = brace.end()
+        if brace[0] == "{":
+            around.append([heads.get(brace.start()), ""])
+        elif around:
+            name, own = around.pop()
+            if name:
+                yield "::".join([n for n, _ in around if n] + [name]), own
+
+
+def handed_in(files):
+    """{(header, class): how many functions} of the interfaces that another room implements and the
+    structs of functions that another room names. `files`: name -> text."""
+    found = {}
+    for file, text in files.items():
+        for name, own in classes(text) if file.endswith(".h") else ():
+            pure, members = len(PURE.findall(own)), len(FUNCTION_MEMBER.findall(own))
+            used = rf"public (?:\w+::)*{name}\b" if pure else rf"\b{name.split('::')[0]}\b"
+            if (pure or members) and any(
+                room_of(other) != room_of(file) and re.search(used, code)
+                for other, code in files.items()
+            ):
+                found[(file, name)] = pure or members
+    return found
+
+
+def held(text):
+    """(figures by name, [(header, class)], [(room, room)]) of the list of what may only go down."""
+    figures, handed, links = {}, [], []
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if len(words) == 2:
+            figures[words[0]] = int(words[1])
+        elif len(words) == 3 and words[0] == "handed-in":
+            handed.append((words[1], words[2]))
+        elif len(words) == 4 and words[0] == "link" and words[2] == "->":
+            links.append((words[1], words[3]))
+        elif words:
+            raise ValueError(f"{HELD}: what is '{line}'?")
+    return figures, handed, links
+
+
+def held_problems(figures, handed, now, found):
+    """One line for each figure that is not the one that is held, and for each class handed in that is
+    not listed, or listed without need."""
+    wrong = [
+        f"{HELD}: {name} is {now[name]} now, not {figures.get(name)}: "
+        + ("write that" if now[name] < figures.get(name, 0) else "it may not go up")
+        for name in now
+        if now[name] != figures.get(name)
+    ]
+    wrong += [
+        f"{file}: {name} is handed in from above"
+        for file, name in found
+        if (file, name) not in handed
+    ]
+    return wrong + [
+        f"{HELD}: {name} of {file} is not handed in: take the line out"
+        for file, name in handed
+        if (file, name) not in found
+    ]
+
+
 def told(lines, page):
     """Whether the page has these lines as a block."""
     return "".join(f"    {line}\n" for line in lines) in page
@@ -155,13 +252,24 @@ def main():
     table, wrong = read_table((ROOT / "scripts/rooms.txt").read_text(encoding="utf-8"))
     patterns = [f"{tree}/{end}" for tree in TREES for end in ("*.h", "*.cc", "*.j2")]
     files = texts(*patterns) | generated()
+    chain = longest_chain(table, "client", TOP)
+    now = {"arrows": sum(len(below) for below in table.values()), "floors": len(chain) - 1}
+    found = handed_in(
+        {n: t for n, t in files.items() if n.split("/")[0] == "client" and not n.startswith(APART)}
+    )
     if options.graph:
         print("\n".join(graph(table, files)))
+        print(f"{now['arrows']} arrows in scripts/rooms.txt")
+        print(f"{now['floors']} floors: {' <- '.join(chain)}")
+        functions = ", ".join(f"{name} {count}" for (_, name), count in found.items())
+        print(f"{len(found)} handed in from above, with their functions: {functions}")
         return 0
     lists = texts("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
     wrong += include_problems(table, files) + source_problems(lists)
     if not told(graph(table, files), (ROOT / PAGE).read_text(encoding="utf-8")):
         wrong.append(f"{PAGE}: shows another graph than scripts/lint_rooms.py --graph")
+    figures, handed, _ = held((ROOT / HELD).read_text(encoding="utf-8"))
+    wrong += held_problems(figures, handed, now, found)
     for line in wrong:
         print(line)
     return 1 if wrong else 0

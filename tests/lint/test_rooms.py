@@ -117,5 +117,67 @@ class Sources(unittest.TestCase):
             )
 
 
+class Held(unittest.TestCase):
+    """What may only go down."""
+
+    def test_the_longest_chain(self):
+        table, _ = lint_rooms.read_table(
+            "base:\nclient/call: base\nclient/memory: client/call\nclient/side: client/call\n"
+            "client/manual: client/memory client/side\nclient/manual/graph: client/manual\n"
+        )
+        self.assertEqual(
+            lint_rooms.longest_chain(table, "client", "client/manual"),
+            ["client/call", "client/memory", "client/manual", "client/manual/graph"],
+        )
+
+    def handed_in(self, header, above):
+        files = {"client/memory/pages.h": header, "client/transfer/pages.cc": above}
+        return lint_rooms.handed_in(files)
+
+    def test_an_interface_that_a_room_above_implements(self):
+        header = (
+            "class Pages {\n public:\n  class Wire {\n    virtual int push(int) = 0;\n  };\n};\n"
+        )
+        name = ("client/memory/pages.h", "Pages::Wire")
+        self.assertEqual(
+            self.handed_in(header, "class Sender final : public Pages::Wire {};"), {name: 1}
+        )
+        self.assertEqual(self.handed_in(header, "Pages pages;"), {})
+
+    def test_functions_that_a_room_above_hands_in(self):
+        header = (
+            "struct Hooks {\n  std::function<void(int)> wake;\n  void (*look)(int, int) = nullptr;\n"
+            "  int count = 0;\n  void plain(int);\n};\n"
+        )
+        self.assertEqual(
+            self.handed_in(header, "Hooks hooks;"), {("client/memory/pages.h", "Hooks"): 2}
+        )
+        self.assertEqual(self.handed_in(header, ""), {})
+
+    def test_the_list(self):
+        figures, handed, links = lint_rooms.held(
+            "# a comment\narrows 3  # here too\nhanded-in a.h A::B\nlink a -> b\n"
+        )
+        self.assertEqual((figures, handed, links), ({"arrows": 3}, [("a.h", "A::B")], [("a", "b")]))
+        with self.assertRaises(ValueError):
+            lint_rooms.held("link a b\n")
+
+    def test_figures_go_down_only(self):
+        def problems(**now):
+            return lint_rooms.held_problems({"arrows": 3}, [("a.h", "A")], now, [("a.h", "A")])
+
+        self.assertEqual(problems(arrows=3), [])
+        self.assertIn("may not go up", problems(arrows=4)[0])
+        self.assertIn("write that", problems(arrows=2)[0])
+
+    def test_what_is_handed_in_is_listed(self):
+        def problems(found):
+            return lint_rooms.held_problems({}, [("a.h", "A")], {}, found)
+
+        self.assertEqual(problems([("a.h", "A")]), [])
+        self.assertIn("handed in from above", problems([("a.h", "A"), ("b.h", "B")])[0])
+        self.assertIn("take the line out", problems([])[0])
+
+
 if __name__ == "__main__":
     unittest.main()
