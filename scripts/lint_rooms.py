@@ -198,8 +198,8 @@ def held(text):
 
 
 def held_problems(figures, handed, now, found):
-    """One line for each figure that is not the one that is held, and for each class handed in that is
-    not listed, or listed without need."""
+    """One line for each figure that is not the one that is held, and for each class that is handed
+    in but not listed, or listed without need."""
     wrong = [
         f"{HELD}: {name} is {now[name]} now, not {figures.get(name)}: "
         + ("write that" if now[name] < figures.get(name, 0) else "it may not go up")

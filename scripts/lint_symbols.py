@@ -89,7 +89,7 @@ def forbidden(edges, table):
 def problems(wrong, exceptions):
     """One line per edge that is not listed, and per line that is not an edge."""
     found = [
-        f"{room} -> {other}: the linker may not need this; {len(names)} symbols, as {demangled(min(names))}"
+        f"{room} -> {other}: {len(names)} symbols may not be needed, as {demangled(min(names))}"
         for (room, other), names in sorted(wrong.items())
         if (room, other) not in exceptions
     ]
@@ -115,7 +115,7 @@ def main():
         places = [(path, room) for path, room in objects(build) if room in table]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             names = pool.map(symbols, [path for path, _ in places])
-            known = [(room, found) for (_, room), found in zip(places, names)]
+            known = [(room, found) for (_, room), found in zip(places, names, strict=True)]
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         print(f"error: {error}; build everything in {build} first", file=sys.stderr)
         return 2

@@ -146,8 +146,8 @@ class Held(unittest.TestCase):
 
     def test_functions_that_a_room_above_hands_in(self):
         header = (
-            "struct Hooks {\n  std::function<void(int)> wake;\n  void (*look)(int, int) = nullptr;\n"
-            "  int count = 0;\n  void plain(int);\n};\n"
+            "struct Hooks {\n  std::function<void(int)> wake;\n"
+            "  void (*look)(int, int) = nullptr;\n  int count = 0;\n  void plain(int);\n};\n"
         )
         self.assertEqual(
             self.handed_in(header, "Hooks hooks;"), {("client/memory/pages.h", "Hooks"): 2}
