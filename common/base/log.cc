@@ -17,6 +17,7 @@
 #include "common/base/descriptors.h"
 #include "common/base/env.h"
 #include "common/base/fd.h"
+#include "common/base/since_load.h"
 
 namespace fargpu::log {
 namespace {
@@ -123,8 +124,8 @@ void configure(std::string_view component, Level default_level) {
   if (const auto path = env_text("FARGPU_LOG_FILE")) {
     file = descriptors::open_file(path->c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (!file.valid()) {
-      complaint = fmt::format("cannot append to FARGPU_LOG_FILE='{}' ({}): logging to stderr",
-                              *path, std::generic_category().message(errno));
+      complaint = fmt::format("cannot append to FARGPU_LOG_FILE='{}': {}{}; logging to stderr",
+                              *path, std::generic_category().message(errno), explanation(errno));
     }
   }
   auto logger = std::make_shared<spdlog::logger>(
