@@ -10,19 +10,13 @@
 #include <cerrno>
 
 #include "common/base/no_sigpipe.h"
+#include "common/tls/authorities.h"
+#include "common/tls/openssl_error.h"
 #include "common/tls/tls_relay.h"
 #include "common/transport/poll.h"
 
 namespace fargpu::tls {
 namespace {
-
-// The oldest error of this thread, which names the cause; the others go.
-std::string openssl_error() {
-  const unsigned long code = ERR_get_error();
-  ERR_clear_error();
-  const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
-  return reason == nullptr ? "no reason given" : reason;
-}
 
 void initialise() {
   // We are in an application's process: use none of its OpenSSL settings, and clean nothing up at
@@ -44,6 +38,13 @@ Result<SSL_CTX*> new_context(const SSL_METHOD* method) {
 }
 
 }  // namespace
+
+std::string openssl_error() {
+  const unsigned long code = ERR_get_error();
+  ERR_clear_error();
+  const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
+  return reason == nullptr ? "no reason given" : reason;
+}
 
 void TlsContext::Free::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 void TlsConnection::Free::operator()(ssl_st* session) const { SSL_free(session); }
@@ -68,14 +69,7 @@ Result<TlsContext> TlsContext::client(const std::string& authority_file) {
   FARGPU_ASSIGN_OR_RETURN(SSL_CTX * made, new_context(TLS_client_method()));
   TlsContext context(made);
   SSL_CTX_set_verify(made, SSL_VERIFY_PEER, nullptr);
-  const int loaded = authority_file.empty()
-                         ? SSL_CTX_set_default_verify_paths(made)
-                         : SSL_CTX_load_verify_file(made, authority_file.c_str());
-  if (loaded != 1) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("cannot read the certificates of authorities in {}: {}",
-                              authority_file, openssl_error()));
-  }
+  FARGPU_RETURN_IF_ERROR(trust_authorities(made, authority_file));
   return context;
 }
 

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "common/bootstrap/connect.h"
@@ -110,6 +112,16 @@ TEST(Tls, FilesThatAreWrongAreNamed) {
   EXPECT_EQ(tls::TlsContext::client("/nonexistent.pem").status().code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(tls::TlsContext::client(c.server_key()).status().code(), StatusCode::kInvalidArgument);
+  const std::string cut = ::testing::TempDir() + "cut.pem." + std::to_string(::getpid());
+  std::stringstream whole;
+  whole << std::ifstream(c.authority()).rdbuf();
+  std::string text = whole.str() + whole.str();
+  ASSERT_TRUE(bool(std::ofstream(cut) << text));
+  EXPECT_TRUE(tls::TlsContext::client(cut).ok());
+  text[text.rfind("-----END") - 2] = '*';
+  ASSERT_TRUE(bool(std::ofstream(cut) << text));
+  EXPECT_EQ(tls::TlsContext::client(cut).status().code(), StatusCode::kInvalidArgument);
+  ::unlink(cut.c_str());
 }
 
 TEST(Tls, PeerThatDoesNotSpeakItIsRefused) {
