@@ -21,6 +21,7 @@
 #include "common/base/env.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
+#include "common/base/since_load.h"
 #include "common/rpc/link_times.h"
 
 namespace fargpu::client::report {
@@ -83,8 +84,8 @@ bool can_write(const char* file) {
 }
 
 void say_no_report(const char* file) {
-  log::error("FARGPU_REPORT={}: cannot be opened: {}; no report is written", file,
-             std::strerror(errno));
+  log::error("FARGPU_REPORT={}: cannot be opened: {}{}; no report is written", file,
+             std::strerror(errno), explanation(errno));
 }
 
 }  // namespace

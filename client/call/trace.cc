@@ -19,6 +19,7 @@
 #include "common/base/descriptors.h"
 #include "common/base/env.h"
 #include "common/base/log.h"
+#include "common/base/since_load.h"
 #include "generated/schema/result_names.h"
 
 namespace fargpu::client::trace {
@@ -66,8 +67,8 @@ State open_output() {
                                  O_WRONLY | O_CREAT | (chrome ? O_TRUNC : 0) | O_APPEND, 0644)
               .release();
       if (descriptor < 0) {
-        log::error("FARGPU_TRACE={}: cannot be opened: {}; no trace is written", *setting,
-                   std::strerror(errno));
+        log::error("FARGPU_TRACE={}: cannot be opened: {}{}; no trace is written", *setting,
+                   std::strerror(errno), explanation(errno));
       } else {
         next = chrome ? State::kChrome : State::kLines;
         // The closing bracket may be missing in this format, so a trace is readable however the

@@ -67,14 +67,15 @@ nvmlReturn_t result_of(const Status& status) {
       return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     case StatusCode::kDriver:
       return NVML_ERROR_LIBRARY_NOT_FOUND;
-    case StatusCode::kInvalidArgument:
-      return NVML_ERROR_INVALID_ARGUMENT;
     case StatusCode::kNoCapacity:
       return NVML_ERROR_INSUFFICIENT_RESOURCES;
     case StatusCode::kNotFound:
     case StatusCode::kLost:
     case StatusCode::kTimeout:
+    case StatusCode::kInvalidArgument:  // of a setting: no argument of the call is wrong
       return NVML_ERROR_DRIVER_NOT_LOADED;
+    case StatusCode::kSystem:
+      return NVML_ERROR_OPERATING_SYSTEM;
     default:
       return NVML_ERROR_UNKNOWN;
   }

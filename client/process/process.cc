@@ -75,6 +75,8 @@ CUresult connect_error(const Status& status) {
     case StatusCode::kLost:
     case StatusCode::kTimeout:
       return CUDA_ERROR_NO_DEVICE;
+    case StatusCode::kSystem:
+      return CUDA_ERROR_OPERATING_SYSTEM;
     default:
       return CUDA_ERROR_UNKNOWN;
   }

@@ -1,20 +1,17 @@
 #include "client/settings/environment.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "common/base/descriptors.h"
+#include "common/base/setting_file.h"
+#include "common/base/since_load.h"
 #include "common/bootstrap/connect.h"
 #include "common/bootstrap/host_identity.h"
+#include "common/tls/authorities.h"
 
 namespace fargpu::client {
 namespace {
@@ -45,20 +42,22 @@ std::string absolute_sockets(const std::string& servers) {
   return made;
 }
 
-// The first line of an ordinary file.
-std::string token_in(const char* path) {
-  const Fd file = descriptors::open_file(path, O_RDONLY | O_NONBLOCK);
-  struct stat about {};
-  char text[4096];
-  if (!file.valid() || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
-  const ssize_t got = ::pread(file.get(), text, sizeof text, 0);
-  if (got <= 0) return {};
-  std::string_view line(text, static_cast<size_t>(got));
-  const size_t end = line.find('\n');
-  if (end == std::string_view::npos && line.size() == sizeof text) return {};
-  line = line.substr(0, end);
-  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
-  return std::string(line);
+// What connecting to these servers reads from files.
+void keep_files(const OwnVariables& variables) {
+  const auto text_of = [&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  };
+  const std::string servers = text_of("FARGPU_SERVER");
+  if (servers.empty()) return;
+  if (text_of("FARGPU_TOKEN").empty() && !text_of("FARGPU_TOKEN_FILE").empty())
+    keep_setting_file(text_of("FARGPU_TOKEN_FILE"));
+  if (servers.find("tls://") == std::string::npos) return;
+  if (const std::string authorities = text_of("FARGPU_TLS_CA"); !authorities.empty()) {
+    keep_setting_file(authorities);
+  } else {
+    tls::keep_system_authorities();
+  }
 }
 
 }  // namespace
@@ -88,10 +87,9 @@ Status export_absolute_paths() {
 }
 
 void take_environment() {
+  remember_process();
   OwnVariables variables = with_absolute_paths(own_variables_now());
-  const auto file = variables.find("FARGPU_TOKEN_FILE");
-  if (file != variables.end() && variables["FARGPU_TOKEN"].empty())
-    variables["FARGPU_TOKEN"] = token_in(file->second.c_str());
+  keep_files(variables);
   if (!variables["FARGPU_SERVER"].empty()) (void)bootstrap::host_identity();
   keep_own_variables(std::move(variables));
 }

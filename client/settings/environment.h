@@ -16,10 +16,10 @@ OwnVariables with_absolute_paths(OwnVariables variables);
 // Puts them into the environment, for a program that this process becomes or starts.
 Status export_absolute_paths();
 
-// Called when a library is loaded, before the program's main() or within its dlopen(). The token is
-// read from its file now, if that is an ordinary file, and so is what tells which host this is: the
-// program may give up the right to read them.
-// A failure is left to the attempt to connect, which reports it.
+// Called when a library is loaded, before the program's main() or within its dlopen(). Read now,
+// since the program may give up the right to read them: the token and the certificates of
+// authorities, where they are ordinary files, and what tells which host this is. A failure is left
+// to the attempt to connect, which reports it.
 void take_environment();
 
 }  // namespace fargpu::client

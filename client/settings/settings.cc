@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 
 #include "client/settings/managed_mode.h"
 #include "client/settings/mapped_mode.h"
 #include "common/base/env.h"
+#include "common/base/setting_file.h"
 #include "common/transport/spin.h"
 
 namespace fargpu::client {
@@ -32,12 +32,14 @@ Result<std::string> read_token() {
   if (auto token = env_text("FARGPU_TOKEN")) return *token;
   const auto path = env_text("FARGPU_TOKEN_FILE");
   if (!path) return std::string();
-  std::ifstream file(*path);
-  std::string line;
-  if (!file || !std::getline(file, line)) {
+  const auto text = setting_file(*path);
+  if (!text.ok())
+    return Status(text.status().code(), "FARGPU_TOKEN_FILE: " + text.status().message());
+  if (text->empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("FARGPU_TOKEN_FILE: cannot read a token from {}", *path));
+                  fmt::format("FARGPU_TOKEN_FILE: there is no token in {}", *path));
   }
+  std::string line = text->substr(0, text->find('\n'));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
   return line;
 }

@@ -13,6 +13,7 @@
 
 #include "common/base/descriptors.h"
 #include "common/base/env.h"
+#include "common/base/since_load.h"
 #include "common/tls/tls_tunnel.h"
 #include "common/transport/tcp/tcp.h"
 
@@ -26,9 +27,15 @@ Result<Fd> connect_unix(const std::string& path) {
   Fd fd = descriptors::make([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); });
   if (!fd.valid()) return system_error("socket", errno);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    const int error = errno;
+    if (const std::string why = explanation(error); !why.empty()) {
+      return Status(StatusCode::kSystem,
+                    fmt::format("cannot connect to {}: {}{}; call cuInit before that", path,
+                                std::strerror(error), why));
+    }
     return Status(StatusCode::kLost,
                   fmt::format("cannot connect to {}: {}; is fargpud listening there?", path,
-                              std::strerror(errno)));
+                              std::strerror(error)));
   }
   return fd;
 }

@@ -7,6 +7,7 @@ import pathlib
 import re
 import resource
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -244,10 +245,6 @@ class Surroundings(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
 
     @unittest.skipUnless(ROOT, "only root changes user and root")
-    @unittest.skipIf(
-        os.environ.get("FARGPU_TEST_TRANSPORT") == "tls",
-        "the file of certificate authorities is read when a session connects, not at the load",
-    )
     def test_another_user_and_root(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
         token = folder / "token"
@@ -272,16 +269,106 @@ class Surroundings(unittest.TestCase):
                     )
                     self.assertEqual(done.returncode, 0, f"{operations}: {done.stderr}")
 
+    @unittest.skipUnless(ROOT, "only root changes its root")
+    @unittest.skipIf(testing.tls_certificates() is None, "only TLS has authorities")
+    def test_authorities_of_the_system_after_a_new_root(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
+        (folder / "empty").mkdir()
+        authority = pathlib.Path(testing.tls_certificates().file("ca.pem"))
+        name = subprocess.run(
+            ["openssl", "x509", "-noout", "-subject_hash", "-in", authority],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.strip()
+        (folder / "none.pem").touch()
+        (folder / "some").mkdir()
+        (folder / "some" / "other.pem").write_text("not the name of an authority's file")
+        (folder / "some" / f"{name}.0").write_bytes(authority.read_bytes())
+        program = [testing.BUILD.program(PROGRAM), "load", f"chroot={folder / 'empty'}"]
+        for file, folders, result in (
+            (authority, folder / "empty", "work"),
+            (folder / "none.pem", f"{folder / 'empty'}:{folder / 'some'}", "work"),
+            (folder / "none.pem", folder / "empty", "init=800"),
+        ):
+            environment = testing.clean_environment(SSL_CERT_FILE=file, SSL_CERT_DIR=folders)
+            del environment["FARGPU_TLS_CA"]
+            done = self.daemons[0].run(*program, result, flags=("--no-check",), env=environment)
+            self.assertEqual(done.returncode, 0, f"{file} {folders}: {done.stderr}")
+
+    @unittest.skipUnless(ROOT, "only root changes user and root")
+    def test_what_cannot_be_found_any_more_is_explained(self):
+        """A driver returns 304 then: CUDA_ERROR_OPERATING_SYSTEM."""
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
+        empty = folder / "empty"
+        empty.mkdir()
+        program = [testing.BUILD.program(PROGRAM), "load"]
+        new_root, new_user = "changed its root directory", "changed its user or group"
+
+        def fails(server, change, explanation):
+            command = [testing.BUILD.fargpu, "run", "--no-check", "--server", server, "--"]
+            environment = testing.clean_environment()
+            environment.pop("FARGPU_TRANSPORT", None)
+            done = testing.run([*command, *program, change, "init=304"], env=environment)
+            self.assertEqual(done.returncode, 0, f"{server} {change}: {done.stderr}")
+            self.assertIn(explanation, done.stderr)
+
+        fails("fargpu-test.invalid:1", f"chroot={empty}", new_root)
+        with testing.Daemon("--listen", folder / "s.sock"):
+            fails(folder / "s.sock", f"chroot={empty}", new_root)
+            fails(folder / "s.sock", "user=65534", new_user)
+        for variable in ("FARGPU_LOG_FILE", "FARGPU_TRACE", "FARGPU_REPORT"):
+            environment = testing.clean_environment(**{variable: folder / "written"})
+            for change, explanation in ((f"chroot={empty}", new_root), ("user=65534", new_user)):
+                done = self.daemons[0].run(*program, change, "work", env=environment)
+                self.assertEqual(done.returncode, 0, f"{variable}: {done.stderr}")
+                self.assertRegex(done.stderr, f"{variable}=.*{explanation}")
+
+    @unittest.skipUnless(ROOT, "only root changes its root")
+    def test_management_in_a_new_root(self):
+        """2 would be a wrong argument; nvmlInit has none."""
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
+        token = folder / "token"
+        token.write_text("a token\n")
+        token.chmod(0o600)
+        program = (
+            "import ctypes, os, sys\n"
+            "nvml = ctypes.CDLL('libnvidia-ml.so.1')\n"
+            "os.chroot(sys.argv[1])\n"
+            "os.chdir('/')\n"
+            "print(nvml.nvmlInit_v2(), flush=True)\n"
+            "os._exit(0)\n"
+        )
+        command = [sys.executable, "-c", program, folder]
+        with testing.Daemon("--token-file", token) as daemon:
+            done = daemon.run(*command, flags=("--token-file", token))
+            self.assertEqual(done.stdout, "0\n", done.stderr)
+            for variable, value, result in (
+                ("FARGPU_TOKEN_FILE", "/nonexistent", 9),  # DRIVER_NOT_LOADED
+                ("FARGPU_SERVER", "fargpu-test.invalid:1", 17),  # OPERATING_SYSTEM
+            ):
+                done = testing.run(
+                    [testing.BUILD.fargpu, "run", "--no-check", "--", *command],
+                    env=testing.clean_environment(
+                        **({"FARGPU_SERVER": daemon.server} | {variable: value})
+                    ),
+                )
+                self.assertEqual(done.stdout, f"{result}\n", done.stderr)
+
     def test_wrong_settings_are_no_wrong_argument(self):
         """cuInit(0) has no wrong argument: 802 is CUDA_ERROR_SYSTEM_NOT_READY."""
         program = testing.BUILD.program(PROGRAM)
-        for wrong in ({"FARGPU_TOKEN_FILE": "/nonexistent"}, {"FARGPU_GPUS": "many"}):
+        wrongs = [{"FARGPU_TOKEN_FILE": "/nonexistent"}, {"FARGPU_GPUS": "many"}]
+        if testing.tls_certificates() is not None:
+            wrongs.append({"FARGPU_TLS_CA": "/nonexistent"})
+        for wrong in wrongs:
             environment = testing.clean_environment(**wrong)
             done = self.daemons[0].run(
                 program, "load", "init=802", flags=("--no-check",), env=environment
             )
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(next(iter(wrong)), done.stderr)
+            named = next(iter(wrong.items()))
+            self.assertIn(named[1] if named[0] == "FARGPU_TLS_CA" else named[0], done.stderr)
 
     # --- threads ---
 

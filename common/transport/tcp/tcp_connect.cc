@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/descriptors.h"
+#include "common/base/since_load.h"
 #include "common/base/thread.h"
 #include "common/transport/poll.h"
 #include "common/transport/tcp/tcp.h"
@@ -31,7 +32,8 @@ struct Address {
 
 struct Addresses {
   std::vector<Address> all;
-  int error = 0;  // of getaddrinfo()
+  int error = 0;         // of getaddrinfo()
+  int system_error = 0;  // with EAI_SYSTEM
 };
 
 Addresses look_up(const Endpoint& endpoint, int flags) {
@@ -44,6 +46,7 @@ Addresses look_up(const Endpoint& endpoint, int flags) {
   const descriptors::StandardTaken taken;
   found.error =
       ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &first);
+  found.system_error = errno;
   if (found.error != 0) return found;
   for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
     if (each->ai_addrlen > sizeof(sockaddr_storage)) continue;
@@ -95,10 +98,16 @@ Result<Addresses> addresses_of(const Endpoint& endpoint, Deadline deadline) {
     FARGPU_ASSIGN_OR_RETURN(found, look_up_name(endpoint, deadline));
   }
   if (found.error != 0 || found.all.empty()) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("cannot find host '{}': {}", endpoint.host,
-                              found.error == EAI_SYSTEM ? std::strerror(errno)
-                                                        : ::gai_strerror(found.error)));
+    const bool elsewhere = root_has_changed();
+    return Status(
+        elsewhere ? StatusCode::kSystem : StatusCode::kNotFound,
+        fmt::format("cannot find host '{}': {}{}", endpoint.host,
+                    found.error == EAI_SYSTEM ? std::strerror(found.system_error)
+                                              : ::gai_strerror(found.error),
+                    elsewhere ? "; the program has changed its root directory since it loaded "
+                                "fargpu, and names are looked up by files of the new one: call "
+                                "cuInit before that, or name the server by its address"
+                              : ""));
   }
   return found;
 }
