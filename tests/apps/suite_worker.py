@@ -77,6 +77,7 @@ def pytest_collect_directory(path, parent):
     return None
 
 
+@pytest.hookimpl(trylast=True)  # behind -k, which takes some away
 def pytest_collection_modifyitems(session, config, items):
     if "tests" not in JOB:
         for item in items:
@@ -105,6 +106,11 @@ def pytest_runtest_logreport(report):
         outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         found.update(outcome=outcome, text=str(reason or "")[-TEXT:])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report):
+    return report.outcome, "", ""  # no letter: tests look at what is printed
 
 
 def context_is_well():

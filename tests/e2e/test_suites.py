@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 import fargpu_testing as testing
@@ -62,7 +63,7 @@ class Suites(unittest.TestCase):
         (self.folder / "cuda" / "tests").mkdir(parents=True)
         self.results = self.folder / "results.json"
 
-    def suites(self, tests, *arguments):
+    def suites(self, tests, *arguments, **variables):
         """(finished process, table, {test: {side: result}})"""
         (self.folder / "cuda" / "tests" / "test_all.py").write_text(tests)
         done = testing.run(
@@ -74,7 +75,7 @@ class Suites(unittest.TestCase):
                 *(*arguments, f"cuda-python={self.folder}"),
             ],
             timeout=300,
-            env=testing.clean_environment(PYTHONPATH=PYTHON),
+            env=testing.clean_environment(PYTHONPATH=PYTHON, **variables),
         )
         found = json.loads(self.results.read_text()).get("cuda-python", {})
         by_name = {test.split("::")[1]: sides for test, sides in found.items()}
@@ -105,9 +106,27 @@ class Suites(unittest.TestCase):
         )
         self.assertNotIn("test_bad_natively", table)
 
+    def test_the_list_is_sound(self):
+        apps = testing.ROOT / "tests" / "apps"
+        rows = tomllib.loads((apps / "suites.toml").read_text())["suite"]
+        names = [row["name"] for row in rows]
+        self.assertEqual(len(names), len(set(names)))
+        page = (testing.ROOT / "docs" / "testing.md").read_text()
+        for row in rows:
+            self.assertIn(f"| `{row['name']}` |", page)
+            for part in row["parts"] if "own" in row else ():
+                self.assertTrue((apps / row["own"] / part).exists(), part)
+
     def test_a_good_suite(self):
         done, table, _ = self.suites("def test_good():\n    pass\n")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| 1 | 0 | 1 | 0 | 0 | 1 | 1 | 0 | 0.00 % |", table)
+
+    def test_counts_only_what_is_chosen(self):
+        tests = "def test_good():\n    pass\n\ndef test_bad():\n    assert False\n"
+        done, table, found = self.suites(tests, PYTEST_ADDOPTS="-k good")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(set(found), {"test_good"})
         self.assertIn("| 1 | 0 | 1 | 0 | 0 | 1 | 1 | 0 | 0.00 % |", table)
 
     def test_nothing_collected_is_not_done(self):
