@@ -13,13 +13,10 @@
 #include "common/base/fd.h"
 #include "common/base/keep_errno.h"
 #include "common/base/mapped_memory.h"
+#include "common/base/memory_page.h"
 
 namespace fargpu {
 namespace {
-
-constexpr uint64_t kPage = 4096;
-
-void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 // Past the protection of pages. How many bytes; negative: there is no way to tell.
 ssize_t read_protected(uint64_t address, void* to, size_t bytes) {
@@ -52,7 +49,7 @@ CopiedPart in_steps(uint64_t address, size_t bytes, MemoryUse use, const Copy& c
       done += static_cast<size_t>(copied);
       continue;
     }
-    const size_t page = std::min<size_t>(bytes - done, kPage - at % kPage);
+    const size_t page = std::min<size_t>(bytes - done, kPageBytes - at % kPageBytes);
     if (copied < 0 && is_refused(errno) && is_accessible(at, page, use)) {
       here(at, done, page);
       done += page;
@@ -71,11 +68,11 @@ CopiedPart read_foreign(uint64_t address, std::span<std::byte> to) {
   return in_steps(
       address, to.size(), MemoryUse::kRead,
       [&](uint64_t at, size_t offset, size_t bytes) {
-        const struct iovec local = {to.data() + offset, bytes}, remote = {pointer(at), bytes};
+        const struct iovec local = {to.data() + offset, bytes}, remote = {as_pointer(at), bytes};
         return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);
       },
       [&](uint64_t at, size_t offset, size_t bytes) {
-        std::memcpy(to.data() + offset, pointer(at), bytes);
+        std::memcpy(to.data() + offset, as_pointer(at), bytes);
       },
       [&](uint64_t at, size_t offset, size_t bytes) {
         return read_protected(at, to.data() + offset, bytes);
@@ -87,11 +84,11 @@ CopiedPart write_foreign(uint64_t address, std::span<const std::byte> from) {
       address, from.size(), MemoryUse::kWrite,
       [&](uint64_t at, size_t offset, size_t bytes) {
         const struct iovec local = {const_cast<std::byte*>(from.data() + offset), bytes},
-                           remote = {pointer(at), bytes};
+                           remote = {as_pointer(at), bytes};
         return ::process_vm_writev(::getpid(), &local, 1, &remote, 1, 0);
       },
       [&](uint64_t at, size_t offset, size_t bytes) {
-        std::memcpy(pointer(at), from.data() + offset, bytes);
+        std::memcpy(as_pointer(at), from.data() + offset, bytes);
       },
       [&](uint64_t at, size_t offset, size_t bytes) {
         return write_protected(at, from.data() + offset, bytes);
@@ -107,7 +104,7 @@ void write_foreign_pieces(std::span<const ForeignPiece> pieces) {
     size_t wanted = 0;
     for (size_t i = 0; i < count; ++i) {
       local[i] = {const_cast<std::byte*>(pieces[i].bytes.data()), pieces[i].bytes.size()};
-      remote[i] = {pointer(pieces[i].address), pieces[i].bytes.size()};
+      remote[i] = {as_pointer(pieces[i].address), pieces[i].bytes.size()};
       wanted += pieces[i].bytes.size();
     }
     const ssize_t done =

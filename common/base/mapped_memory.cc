@@ -8,21 +8,17 @@
 #include <cstring>
 
 #include "common/base/keep_errno.h"
+#include "common/base/memory_page.h"
 
 namespace fargpu {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-
 // Older headers lack these.
 constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // MADV_POPULATE_*
 
-void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
-uint64_t page_of(uint64_t address) { return address & ~(kPage - 1); }
-
 bool is_mapped(uint64_t address) {
   unsigned char resident = 0;
-  return ::mincore(pointer(page_of(address)), kPage, &resident) == 0 || errno != ENOMEM;
+  return ::mincore(as_pointer(page_of(address)), kPageBytes, &resident) == 0 || errno != ENOMEM;
 }
 
 // Calls visit(begin, end, permissions) for the mappings of the process in order, until it says
@@ -61,7 +57,7 @@ bool is_mapped_for(uint64_t begin, uint64_t end, MemoryUse use) {
 uint64_t end_of_hole(uint64_t address) {
   const KeepErrno keep;
   if (is_mapped(address)) return 0;
-  const uint64_t page_end = page_of(address) + kPage;
+  const uint64_t page_end = page_of(address) + kPageBytes;
   uint64_t end = UINT64_MAX;
   const bool looked = for_each_mapping([&](uint64_t from, uint64_t until, const char*) {
     if (until <= address) return true;
@@ -74,9 +70,9 @@ uint64_t end_of_hole(uint64_t address) {
 bool is_accessible(uint64_t address, uint64_t bytes, MemoryUse use) {
   const KeepErrno keep;
   const uint64_t begin = page_of(address);
-  const uint64_t length = page_of(address + bytes - 1) + kPage - begin;
+  const uint64_t length = page_of(address + bytes - 1) + kPageBytes - begin;
   const int advice = use == MemoryUse::kRead ? kPopulateRead : kPopulateWrite;
-  if (::madvise(pointer(begin), length, advice) == 0) return true;
+  if (::madvise(as_pointer(begin), length, advice) == 0) return true;
   // EINVAL: protected, or memory that cannot be made present, or an older system.
   return errno == EINVAL && is_mapped_for(begin, begin + length, use);
 }
