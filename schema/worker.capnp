@@ -140,6 +140,9 @@ struct Report {
   stuck @9 :Bool;
   call @10 :UInt16;
   clientGone @11 :Bool;           # reply to client: its process or its connection has ended
+  # Likewise: such an end is seen in the moment in which the process can be waited for. Of a
+  # connection over a network it may be seen later.
+  clientSeen @12 :Bool;
 }
 
 struct LastWords { reason @0 :Text; }

@@ -291,14 +291,6 @@ bool Sessions::holds_memory(const SessionRecord& session) {
          session.statistics->transport_bytes.load(std::memory_order_acquire) != 0;
 }
 
-// The end of a client on this host is seen in the moment in which it can be waited for, by its
-// process or by a unix socket.
-bool Sessions::ends_late(const SessionRecord& session) {
-  if (session.client_seen) return false;
-  const std::string transport = session.statistics->transport_text();
-  return !transport.starts_with("shm") && !transport.starts_with("unix");
-}
-
 void Sessions::count_neighbours() const {
   for (const auto& one : sessions_) {
     const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& other) {
@@ -319,8 +311,9 @@ void Sessions::await_ended(std::span<const size_t> units, uint64_t except,
     if (!units.empty() && !share_a_unit(units, session.units)) continue;
     if (!session.link->ending()) {
       if (session.link->version() < kEndedProtocol) continue;
+      // The session that asks may know of an end that its worker does not see yet.
       const bool may_know = asking == nullptr || asking->client_host == session.client_host;
-      asked.emplace_back(session.id, may_know && ends_late(session));
+      asked.emplace_back(session.id, may_know);
     }
     open.insert(session.id);
   }
@@ -338,7 +331,7 @@ void Sessions::ask_for_client(EndedClients::WaitId wait, uint64_t id, bool again
         // What is ending, or has ended, is waited for whatever it answered.
         if (asked == nullptr || asked->link->ending()) return;
         if (report.ok() ? report->client_gone : report.status().code() == StatusCode::kLost) return;
-        if (!again) return ended_.there(wait, id);
+        if (!again || (report.ok() && report->client_seen)) return ended_.there(wait, id);
         const auto timer = std::make_shared<boost::asio::steady_timer>(host_.loop, kLateEnd);
         timer->async_wait([this, timer, wait, id](const boost::system::error_code& error) {
           if (!error) ask_for_client(wait, id, false);

@@ -120,8 +120,8 @@ class Sessions {
   // job. The asking worker's end; invalid: there is none.
   Fd connect_peers(uint64_t session, uint64_t other);
   static bool holds_memory(const SessionRecord& session);
-  static bool ends_late(const SessionRecord& session);
-  // Asks the worker whether its client is there, for that wait. `again`: it is asked once more.
+  // Asks the worker whether its client is there, for that wait. `again`: it is asked once more if
+  // it may see the end of its client late.
   void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);
   // Tells each session how many others there are on its GPUs.
   void count_neighbours() const;

@@ -342,6 +342,7 @@ MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport&
     root.setStuck(report.stuck);
     root.setCall(report.call);
     root.setClientGone(report.client_gone);
+    root.setClientSeen(report.client_seen);
   });
 }
 
@@ -398,6 +399,7 @@ Result<WorkerReport> parse_report(const ReceivedMessage& reply) {
         report.stuck = root.getStuck();
         report.call = root.getCall();
         report.client_gone = root.getClientGone();
+        report.client_seen = root.getClientSeen();
         return report;
       });
 }

@@ -58,7 +58,7 @@ struct WorkerReport {
   uint32_t waits = 0, helper_calls = 0, host_functions = 0;
   bool stuck = false;
   uint16_t call = 0;
-  bool client_gone = false;
+  bool client_gone = false, client_seen = false;
 };
 
 // kProtocol: malformed, or a text or list is too long. kVersion: the sender is too old.

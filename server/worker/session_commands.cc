@@ -1,6 +1,7 @@
 #include "server/worker/session_commands.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <iterator>
 #include <utility>
@@ -60,6 +61,16 @@ bool SessionCommands::take() {
   return true;
 }
 
+namespace {
+
+bool is_unix(int socket) {
+  int domain = 0;
+  socklen_t bytes = sizeof domain;
+  return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
+}
+
+}  // namespace
+
 void SessionCommands::answer_about_client(const wire::FrameHeader& command) const {
   WorkerReport report;
   report.calls = statistics_.calls.load(std::memory_order_relaxed);
@@ -67,6 +78,8 @@ void SessionCommands::answer_about_client(const wire::FrameHeader& command) cons
   // A process that can be waited for has ended, even if the end of its connection is on its way.
   pollfd client[] = {{source_.client, POLLRDHUP, 0}, {source_.process, POLLIN, 0}};
   report.client_gone = activity_.peer_gone() || ::poll(client, std::size(client), 0) > 0;
+  report.client_seen = source_.process >= 0 || is_unix(source_.client) ||
+                       worker_.parts().transport.capabilities().same_host;
   (void)send_message(source_.socket, encode_report(command, report), Clock::now());
 }
 

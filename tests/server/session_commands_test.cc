@@ -1,5 +1,7 @@
 // A session is stopped, drained, asked and resumed by its daemon while a client works.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -39,13 +41,13 @@ class SessionCommandsTest : public ExecutorTest {
     daemon_end_ = std::move(sockets->first);
     worker_end_ = std::move(sockets->second);
     int ends[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    ASSERT_NO_FATAL_FAILURE(connect(ends));
     clients_end_.reset(ends[0]);
     peer_end_.reset(ends[1]);
     process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, client_, 0)));
     ASSERT_TRUE(process_.valid());
     daemon_ = {worker_end_.get(), &orders_,        nullptr,
-               kWorkerProtocol,   peer_end_.get(), process_.get()};
+               kWorkerProtocol,   peer_end_.get(), knows_process() ? process_.get() : -1};
     peer_ = peer_end_.get();
     start();
     enter();
@@ -56,6 +58,9 @@ class SessionCommandsTest : public ExecutorTest {
     ExecutorTest::TearDown();
     end_client();
   }
+  // The connection of the client.
+  virtual void connect(int* ends) { ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0); }
+  virtual bool knows_process() { return true; }
   void end_client() {
     if (client_ < 0) return;
     ::kill(client_, SIGKILL);
@@ -148,6 +153,43 @@ TEST_F(SessionCommandsTest, AClientThatCanBeWaitedForIsGone) {
   EXPECT_FALSE(ask(WorkerMessage::kClient).client_gone);
   end_client();
   EXPECT_TRUE(ask(WorkerMessage::kClient).client_gone);
+}
+
+class RemoteClientTest : public SessionCommandsTest {
+ protected:
+  void connect(int* ends) override {
+    const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto* const place = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(::bind(listener.get(), place, bytes), 0);
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    ASSERT_EQ(::getsockname(listener.get(), place, &bytes), 0);
+    ends[0] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(::connect(ends[0], place, bytes), 0);
+    ends[1] = ::accept(listener.get(), nullptr, nullptr);
+    ASSERT_GE(ends[1], 0);
+  }
+  bool knows_process() override { return false; }
+};
+
+class LocalClientTest : public SessionCommandsTest {
+ protected:
+  bool knows_process() override { return false; }
+};
+
+TEST_F(SessionCommandsTest, TheEndOfAKnownProcessIsSeenAtOnce) {
+  EXPECT_TRUE(ask(WorkerMessage::kClient).client_seen);
+}
+TEST_F(LocalClientTest, TheEndOfAUnixSocketIsSeenAtOnce) {
+  EXPECT_TRUE(ask(WorkerMessage::kClient).client_seen);
+}
+TEST_F(RemoteClientTest, TheEndOfANetworkConnectionMayBeSeenLate) {
+  const WorkerReport report = ask(WorkerMessage::kClient);
+  EXPECT_FALSE(report.client_gone);
+  EXPECT_FALSE(report.client_seen);
 }
 
 TEST_F(SessionCommandsTest, FreeMemoryWaitsForOthersThatHaveEnded) {

@@ -188,7 +188,8 @@ TEST(WorkerMessages, CommandsAndReportsReadBack) {
                                                                      .host_functions = 8,
                                                                      .stuck = true,
                                                                      .call = 99,
-                                                                     .client_gone = true}));
+                                                                     .client_gone = true,
+                                                                     .client_seen = true}));
   EXPECT_TRUE(reply.is_reply());
   EXPECT_EQ(reply.header.sequence, 8u);
   const auto report = parse_report(reply);
@@ -197,7 +198,8 @@ TEST(WorkerMessages, CommandsAndReportsReadBack) {
   EXPECT_EQ(report->memory_bytes, (std::vector<uint64_t>{1, 2}));
   EXPECT_EQ(report->contexts, 3u);
   EXPECT_EQ(report->streams, 4u);
-  EXPECT_TRUE(report->stopped && report->idle && report->stuck && report->client_gone);
+  EXPECT_TRUE(report->stopped && report->idle && report->stuck && report->client_gone &&
+              report->client_seen);
   EXPECT_EQ(report->waits, 6u);
   EXPECT_EQ(report->helper_calls, 7u);
   EXPECT_EQ(report->host_functions, 8u);
