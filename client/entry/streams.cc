@@ -149,13 +149,14 @@ namespace {
 }
 
 [[gnu::noinline]] void wait_behind_host_functions(Session& session, uint16_t context,
-                                                  CUstream stream, const ResolvedStream& resolved) {
+                                                  CUstream stream, const ResolvedStream& resolved,
+                                                  uint32_t places) {
   if (HostCalls::on_this_thread()) return;
   const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
   session.host_turns.enter(state->turns, [&] { return session.lost.load(); });
-  session.queue_limit.enter(state->share, session.host_calls, [&] {
-    return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY;
-  });
+  session.queue_limit.enter(
+      state->share, session.host_calls,
+      [&] { return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY; }, places);
 }
 
 }  // namespace
@@ -166,7 +167,18 @@ void take_place(Session& session, uint16_t context, CUstream stream,
   if (!(*resolved.state)->queue.take()) [[unlikely]]
     wait_for_room(session, stream, resolved);
   if (session.host_calls.outstanding()) [[unlikely]]
-    wait_behind_host_functions(session, context, stream, resolved);
+    wait_behind_host_functions(session, context, stream, resolved, 1);
+}
+
+void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
+                       uint32_t places) {
+  if (resolved.state == nullptr) return;
+  if (!(*resolved.state)->queue.take_ahead(places)) {
+    MarkingWorker worker(session, stream);
+    session.queue_marks.wait_for_places(StreamState::queue_of(*resolved.state), places, worker);
+  }
+  if (session.host_calls.outstanding())
+    wait_behind_host_functions(session, stream_context_id(stream), stream, resolved, places - 1);
 }
 
 DrainScope::DrainScope(Session& session, uint16_t context)

@@ -51,6 +51,10 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
 // and while functions of the application hold streams (queue_limit.h). Only Submission calls it.
 void take_place(Session& session, uint16_t context, CUstream stream,
                 const ResolvedStream& resolved);
+// Before that, for work that takes several places: all but the one that take_place() takes. Only
+// take_places() calls it (client/call/submission.h).
+void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
+                       uint32_t places);
 
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();

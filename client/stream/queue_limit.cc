@@ -9,7 +9,7 @@
 namespace fargpu::client {
 
 void QueueLimit::enter(Share& share, const HostCalls& host_calls,
-                       const std::function<bool()>& is_idle) {
+                       const std::function<bool()>& is_idle, uint64_t places) {
   constexpr auto kShortest = std::chrono::microseconds(20),
                  kLongest = std::chrono::microseconds(1000);
   auto pause = kShortest;
@@ -23,9 +23,10 @@ void QueueLimit::enter(Share& share, const HostCalls& host_calls,
       share.period = period_;
       share.waiting = 0;
     }
-    if (total_ < kMost || share.waiting == 0) {
-      ++share.waiting;
-      ++total_;
+    if (total_ + places <= kMost || share.waiting == 0 || (share.ahead && places == 1)) {
+      share.ahead = places > 1;
+      share.waiting += places;
+      total_ += places;
       return;
     }
     const uint64_t asked_about = share.waiting;

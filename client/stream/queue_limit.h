@@ -27,12 +27,15 @@ class QueueLimit {
     friend class QueueLimit;
     uint64_t period = 0;   // of host functions (HostCalls::period) in which it was counted
     uint64_t waiting = 0;  // operations that may be waiting
+    bool ahead = false;    // the next one belongs to those that were counted last
   };
 
-  // To be called before an operation enters the stream of `share`. Returns at once unless kMost
-  // operations may be waiting. Then it returns when no host function is outstanding any more, or
-  // when `is_idle` says that the stream has no work left.
-  void enter(Share& share, const HostCalls& host_calls, const std::function<bool()>& is_idle);
+  // To be called before an operation enters the stream of `share`, or before `places` of them at
+  // once, behind which one more follows. Returns at once unless more than kMost operations may be
+  // waiting then. Else it returns when no host function is outstanding any more, or when `is_idle`
+  // says that the stream has no work left.
+  void enter(Share& share, const HostCalls& host_calls, const std::function<bool()>& is_idle,
+             uint64_t places = 1);
 
  private:
   std::mutex mutex_;

@@ -26,23 +26,32 @@ void StreamQueue::set_limit() {
   limit_.store(distance(next_mark, room) < 0 ? room : next_mark, std::memory_order_relaxed);
 }
 
-void QueueMarks::wait_for_place(const std::shared_ptr<StreamQueue>& queue, Worker& worker) {
-  const uint32_t position = queue->sent_.load(std::memory_order_relaxed);
+void StreamQueue::raise_limit(uint32_t position) {
+  if (distance(limit_.load(std::memory_order_relaxed), position) > 0)
+    limit_.store(position, std::memory_order_relaxed);
+}
+
+void QueueMarks::wait(const std::shared_ptr<StreamQueue>& queue, uint32_t position, uint32_t places,
+                      Worker& worker) {
+  const uint32_t sent = position - places;  // what a mark covers
   uint64_t ticket = 0;
   {
     std::lock_guard lock(queue->mutex_);
-    if (StreamQueue::distance(queue->marked_, position) > int32_t{StreamQueue::kStep}) {
-      // Covers what was sent before this operation, which is not sent yet.
-      queue->marked_ = position - 1;
+    const uint32_t marked = queue->marked_;
+    if (StreamQueue::distance(marked, position) > int32_t{StreamQueue::kStep} &&
+        StreamQueue::distance(marked, sent) > 0) {
+      queue->marked_ = sent;
       std::lock_guard marks_lock(mutex_);
       ticket = next_ticket_++;
-      marks_.emplace(ticket, Mark{queue, position - 1});
+      marks_.emplace(ticket, Mark{queue, sent});
     }
   }
   if (ticket != 0 && !worker.ask(ticket)) reached(ticket);
   if (!queue->has_place(position)) worker.wait([&] { return queue->has_place(position); });
   std::lock_guard lock(queue->mutex_);
   queue->set_limit();
+  // No mark in between: it would count what is not sent yet as reached.
+  if (places > 1) queue->raise_limit(position);
 }
 
 std::shared_ptr<StreamQueue> QueueMarks::set(Worker& worker) {

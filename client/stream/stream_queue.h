@@ -44,6 +44,13 @@ class StreamQueue {
     sent_.store(sent, std::memory_order_relaxed);
     return distance(limit_.load(std::memory_order_relaxed), sent) <= 0;
   }
+  // Before an operation that takes several places, instead, and before take(): all but one, which
+  // take() counts. False: call QueueMarks::wait_for_places() first. At most kMost places.
+  bool take_ahead(uint32_t places) {
+    const uint32_t sent = sent_.load(std::memory_order_relaxed) + places - 1;
+    sent_.store(sent, std::memory_order_relaxed);
+    return distance(limit_.load(std::memory_order_relaxed), sent + 1) <= 0;
+  }
   // position(): how many operations were submitted. done(position): a synchronisation has shown
   // that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_relaxed); }
@@ -51,8 +58,9 @@ class StreamQueue {
 
  private:
   friend class QueueMarks;
-  void reach(uint32_t position);  // with reach_mutex_ held
-  void set_limit();               // with mutex_ held
+  void reach(uint32_t position);        // with reach_mutex_ held
+  void set_limit();                     // with mutex_ held
+  void raise_limit(uint32_t position);  // likewise, to this at least
   static int32_t distance(uint32_t from, uint32_t to) { return static_cast<int32_t>(to - from); }
   bool has_place(uint32_t position) const {
     return distance(reached_.load(std::memory_order_acquire), position) <= int32_t{kMost};
@@ -78,7 +86,12 @@ class QueueMarks {
     virtual bool ask(uint64_t ticket) = 0;
     virtual bool wait(const std::function<bool()>& seen) = 0;
   };
-  void wait_for_place(const std::shared_ptr<StreamQueue>& queue, Worker& worker);
+  void wait_for_place(const std::shared_ptr<StreamQueue>& queue, Worker& worker) {
+    wait(queue, queue->position(), 1, worker);
+  }
+  void wait_for_places(const std::shared_ptr<StreamQueue>& queue, uint32_t places, Worker& worker) {
+    wait(queue, queue->position() + 1, places, worker);
+  }
   // A mark behind everything submitted so far to the stream that `worker` asks about.
   std::shared_ptr<StreamQueue> set(Worker& worker);
   static bool is_reached(const StreamQueue& mark) {
@@ -92,6 +105,10 @@ class QueueMarks {
     std::shared_ptr<StreamQueue> queue;
     uint32_t position;
   };
+  // For an operation that has the last `places` up to `position`, and is not sent yet.
+  void wait(const std::shared_ptr<StreamQueue>& queue, uint32_t position, uint32_t places,
+            Worker& worker);
+
   std::mutex mutex_;
   std::map<uint64_t, Mark> marks_;  // by ticket
   uint64_t next_ticket_ = 1;

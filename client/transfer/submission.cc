@@ -1,5 +1,7 @@
 #include "client/call/submission.h"
 
+#include <algorithm>
+
 #include "client/entry/call_target.h"
 #include "client/managed/managed_memory.h"
 #include "client/transfer/coherence.h"
@@ -30,11 +32,14 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
 }
 
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
-  for (uint64_t i = 1; i < places; ++i) {
-    const Submission place(session, stream_context_id(stream), stream, Submission::kQueuePlace);
-    if (place.result() != CUDA_SUCCESS) return place.result();
+  if (places <= 1) return CUDA_SUCCESS;
+  ResolvedStream resolved;
+  const CUresult result = resolve_stream(session, stream, &resolved);
+  if (result == CUDA_SUCCESS) {
+    const uint64_t most = std::min<uint64_t>(places, StreamQueue::kMost);
+    take_places_ahead(session, stream, resolved, static_cast<uint32_t>(most));
   }
-  return CUDA_SUCCESS;
+  return result;
 }
 
 Submission::Submission(Session& session, CUstream stream) : session_(session) {

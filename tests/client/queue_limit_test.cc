@@ -71,6 +71,22 @@ TEST_F(QueueLimitTest, AnIdleStreamGoesOnWhileAnotherOneIsHeld) {
   EXPECT_LE(asked, 4);
 }
 
+TEST_F(QueueLimitTest, SeveralPlacesCountAtOnce) {
+  hold();
+  limit_.enter(first_, calls_, busy_, QueueLimit::kMost - 1);
+  fill(first_, 1);  // which they belong to
+  int asked = 0;
+  limit_.enter(first_, calls_, [&] { return ++asked > 1; });
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(QueueLimitTest, TheLastPlaceOfAnOperationDoesNotWait) {
+  hold();
+  fill(second_, 500);
+  limit_.enter(first_, calls_, busy_, 900);  // the first operation of a stream
+  fill(first_, 1);
+}
+
 TEST_F(QueueLimitTest, FurtherStreamsMayBeginWhenOneIsFull) {
   hold();
   fill(first_, QueueLimit::kMost);

@@ -49,6 +49,11 @@ class StreamQueueTest : public testing::Test {
       marks_.wait_for_place(queue_, worker_);
     }
   }
+  // One operation that takes several places.
+  void submit_large(uint32_t places) {
+    if (!queue_->take_ahead(places)) marks_.wait_for_places(queue_, places, worker_);
+    submit(1);
+  }
   std::shared_ptr<StreamQueue> queue_ = std::make_shared<StreamQueue>();
   QueueMarks marks_;
   FakeWorker worker_;
@@ -92,6 +97,39 @@ TEST_F(StreamQueueTest, WaitsWhenTheStreamIsFullUntilTheGpuHasGotOn) {
   marks_.reached(worker_.asked()[1]);
   submitter.join();
   EXPECT_EQ(done, 2);
+}
+
+TEST_F(StreamQueueTest, AMarkCoversOnlyWhatWasSent) {
+  submit_large(600);
+  EXPECT_TRUE(worker_.asked().empty()) << "nothing was sent before it";
+  EXPECT_EQ(looks_, 0);
+  std::atomic<bool> done{false};
+  std::thread submitter([&] {
+    submit_large(600);
+    done = true;
+  });
+  while (worker_.waits < 1) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(done) << "1200 places";
+  EXPECT_EQ(worker_.asked().size(), 1u);
+  marks_.reached(worker_.asked()[0]);
+  submitter.join();
+  // Of the second one nothing is known.
+  submit(StreamQueue::kMost - 600);
+  EXPECT_EQ(worker_.waits, 1);
+  worker_.lost = true;
+  submit(1);
+  EXPECT_EQ(worker_.waits, 2);
+}
+
+TEST_F(StreamQueueTest, AnOperationOfAllPlacesWaitsForAnEmptyQueue) {
+  submit(1);
+  std::thread submitter([&] { submit_large(StreamQueue::kMost); });
+  while (worker_.waits < 1) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(worker_.asked().size(), 1u);
+  marks_.reached(worker_.asked()[0]);
+  submitter.join();
+  EXPECT_EQ(queue_->position(), 1 + StreamQueue::kMost);
 }
 
 TEST_F(StreamQueueTest, AMarkThatCannotBeAskedForCountsAsReached) {
