@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "client/entry/streams.h"
+#include "client/graph/copy_change.h"
 #include "client/image/load.h"
 #include "client/image/twins.h"
 #include "client/process/process.h"
@@ -46,6 +47,47 @@ bool in_order(const Graph& graph, std::vector<const GraphNode*>* order) {
   return order->size() == graph.nodes.size();
 }
 
+// With those in the graphs inside.
+size_t count_nodes(const Graph& graph) {
+  size_t count = graph.nodes.size();
+  for (const GraphNode* const node : graph.nodes)
+    for (const Graph* const inside : node->inside) count += count_nodes(*inside);
+  return count;
+}
+
+size_t count_nodes(const GraphNode& node) {
+  size_t count = 1;
+  for (const Graph* const inside : node.inside) count += count_nodes(*inside);
+  return count;
+}
+
+// In the order of places. False: there is a cycle.
+bool add_types(const Graph& graph, std::vector<CUgraphNodeType>* types) {
+  std::vector<const GraphNode*> order;
+  if (!in_order(graph, &order)) return false;
+  for (const GraphNode* const node : order) {
+    types->push_back(node->params.type());
+    for (const Graph* const inside : node->inside)
+      if (!add_types(*inside, types)) return false;
+  }
+  return true;
+}
+
+// The nodes of an executable graph in the order of their places; none if those of the graph are
+// others.
+std::vector<const Placed*> pair_nodes(const Counterparts& of, const Graph& graph) {
+  std::vector<const Placed*> pairs;
+  if (of.nodes.size() != count_nodes(graph)) return pairs;
+  for (const auto& [id, placed] : of.nodes) pairs.push_back(&placed);
+  std::ranges::sort(pairs, {}, [](const Placed* placed) { return placed->place; });
+  std::vector<CUgraphNodeType> types;
+  const auto is_alike = [](CUgraphNodeType type, const Placed* placed) {
+    return type == placed->type;
+  };
+  if (!add_types(graph, &types) || !std::ranges::equal(types, pairs, is_alike)) pairs.clear();
+  return pairs;
+}
+
 class Describer {
  public:
   // `with_ids`: the worker has the graph already. `calls_host`: plan_copy().
@@ -54,6 +96,12 @@ class Describer {
         description_(description),
         with_ids_(with_ids),
         calls_host_(calls_host) {}
+
+  // What is described updates this, before everything else.
+  void pair_with(const Counterparts& of, const Graph& graph) {
+    pairs_ = pair_nodes(of, graph);
+    host_calls_ = &of.host_calls;
+  }
 
   CUresult describe(const Graph& graph, schema::graph::Nodes::Builder out) {
     const Deeper level(depth_);
@@ -76,10 +124,12 @@ class Describer {
     }
     // First how many nodes there will be.
     std::vector<NodeCopy> plans(order.size());
+    std::vector<size_t> numbers(order.size());
     unsigned count = 0;
     for (size_t i = 0; i < order.size(); ++i) {
       error = order[i]->handle();
-      if (const CUresult result = plan(order[i]->params, nullptr, &plans[i]);
+      numbers[i] = i == 0 ? next_number_ : numbers[i - 1] + count_nodes(*order[i - 1]);
+      if (const CUresult result = plan_as_paired(order[i]->params, numbers[i], &plans[i]);
           result != CUDA_SUCCESS)
         return result;
       if (bodies_ != 0 && !runs_in_bodies(*order[i], plans[i])) return CUDA_ERROR_INVALID_VALUE;
@@ -93,6 +143,7 @@ class Describer {
       const GraphNode& node = *order[i];
       auto first = nodes[next];
       error = node.handle();
+      next_number_ = numbers[i] + 1;
       put_edges(node, last, first);
       const CUresult result = put(node.id, node.params, node.inside, plans[i], [&](unsigned part) {
         auto builder = nodes[next + part];
@@ -111,8 +162,7 @@ class Describer {
                     schema::graph::Nodes::Builder out) {
     NodeCopy copy;
     if (const CUresult result = plan(params, before, &copy); result != CUDA_SUCCESS) return result;
-    if (copy.way == NodeCopy::Way::kDriver && placed.copy != NodeCopy::Way::kHost)
-      copy.way = placed.copy;
+    keep_way(placed, &copy);
     if (params.type() != placed.type || copy.way != placed.copy) return CUDA_ERROR_INVALID_VALUE;
     // The server's part alone: its host node stays as it is.
     auto nodes = out.initNodes(1);
@@ -153,6 +203,27 @@ class Describer {
     // A driver takes no host nodes in bodies of conditions.
     return plan_copy(session_, params.get().memcpy.copyParams, calls_host_ && bodies_ == 0, before,
                      plan);
+  }
+
+  // `number`: of the node, in the order of places.
+  CUresult plan_as_paired(const NodeParams& params, size_t number, NodeCopy* copy) {
+    const Placed* const was = pairs_.empty() ? nullptr : pairs_[number];
+    if (was == nullptr || was->given == nullptr) return plan(params, nullptr, copy);
+    if (!may_become(*was->given, params.get().memcpy.copyParams))
+      return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    const auto* const before =
+        was->copy == NodeCopy::Way::kDriver
+            ? nullptr
+            : static_cast<const HostCopy*>((*host_calls_)[was->host_call].keeps.get());
+    const CUresult result = plan(params, before, copy);
+    if (result == CUDA_SUCCESS) keep_way(*was, copy);
+    return result;
+  }
+
+  // A copy of ordinary memory that comes to use none: its host node stays, and does nothing.
+  static void keep_way(const Placed& was, NodeCopy* copy) {
+    if (copy->way == NodeCopy::Way::kDriver && was.copy != NodeCopy::Way::kHost)
+      copy->way = was.copy;
   }
 
   // Otherwise it says why not.
@@ -373,7 +444,10 @@ class Describer {
   Description& description_;
   const bool with_ids_;
   const bool calls_host_;
-  unsigned parts_ = 1;  // of the last node
+  std::vector<const Placed*> pairs_;  // in the order of places; empty: there are none
+  const std::vector<HostCall>* host_calls_ = nullptr;  // theirs
+  size_t next_number_ = 0;                             // in that order
+  unsigned parts_ = 1;                                 // of the last node
   unsigned depth_ = 0;
   unsigned bodies_ = 0;  // of conditions, around what is described
 };
@@ -420,10 +494,12 @@ CUresult session_of(const Graph& graph, Session** session) {
   return CUDA_SUCCESS;
 }
 
-CUresult describe(Session& session, const Graph& graph, bool for_kernels, Description* description,
-                  CUgraphNode* error, CUgraphInstantiateResult* refused) {
+CUresult describe(Session& session, const Graph& graph, bool for_kernels,
+                  const Counterparts* update_of, Description* description, CUgraphNode* error,
+                  CUgraphInstantiateResult* refused) {
   capnp::MallocMessageBuilder message;
   Describer describer(session, *description, graph.base != nullptr, !for_kernels);
+  if (update_of != nullptr) describer.pair_with(*update_of, graph);
   const CUresult result = describer.describe(graph, message.initRoot<schema::graph::Nodes>());
   *error = describer.error;
   *refused = describer.refused;

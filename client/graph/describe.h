@@ -47,6 +47,12 @@ struct RecordedEvent {
   CUevent event = nullptr;
 };
 
+// What an executable graph has, with which an update pairs the nodes of a graph.
+struct Counterparts {
+  const std::unordered_map<uint64_t, Placed>& nodes;
+  const std::vector<HostCall>& host_calls;
+};
+
 struct Description {
   std::vector<std::byte> bytes;
   std::unordered_map<uint64_t, Placed> nodes;  // by id
@@ -67,8 +73,13 @@ CUresult session_of(const Graph& graph, Session** session);
 // `for_kernels`: kernels launch it, so that no node may become a host node. `error`: the node at
 // fault; nullptr: it is not known. CUDA_ERROR_INVALID_VALUE with *refused: why no driver
 // instantiates such a graph.
-CUresult describe(Session& session, const Graph& graph, bool for_kernels, Description* description,
-                  CUgraphNode* error, CUgraphInstantiateResult* refused);
+// `update_of`: of the executable graph that is to be updated; null: the graph is instantiated. If
+// its nodes are of the same types, copies keep the ways in which they are carried out there, as
+// those of describe_node() do. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: a copy may not become what it
+// is to be.
+CUresult describe(Session& session, const Graph& graph, bool for_kernels,
+                  const Counterparts* update_of, Description* description, CUgraphNode* error,
+                  CUgraphInstantiateResult* refused);
 // One node without its edges. `placed`: how it was carried out up to now, which must not change;
 // but a copy of ordinary memory may come to use none, and its host node then does nothing.
 // `before`: what a copy's host node has called up to now; nullptr: nothing.

@@ -326,7 +326,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   auto refused = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   const bool by_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
   if (const CUresult result =
-          describe(*session, graph, by_device, &description, &outcome->error, &refused);
+          describe(*session, graph, by_device, nullptr, &description, &outcome->error, &refused);
       result != CUDA_SUCCESS) {
     if (refused != CUDA_GRAPH_INSTANTIATE_SUCCESS) outcome->found = refused;
     return result;
@@ -404,18 +404,22 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   Description description;
   auto refused = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   const bool by_device = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+  std::lock_guard exec_lock(exec.mutex);
+  if (exec.is_ending()) return CUDA_ERROR_INVALID_VALUE;
+  const Counterparts update_of{exec.nodes, exec.host_calls};
   if (const CUresult result =
-          describe(session, graph, by_device, &description, &outcome->error, &refused);
-      result != CUDA_SUCCESS)
+          describe(session, graph, by_device, &update_of, &description, &outcome->error, &refused);
+      result != CUDA_SUCCESS) {
+    if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+      outcome->found = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     return result;
+  }
   note_waits(session, description.awaited);
   auto references = std::make_shared<GraphUses>();
   refer_to_user_objects(graph, *references);
   const bool may_be_refused = launch_may_be_refused(graph, exec.flags);
   const uint64_t base = graph.base != nullptr ? graph.id : 0;
   lock.unlock();
-  std::lock_guard exec_lock(exec.mutex);
-  if (exec.is_ending()) return CUDA_ERROR_INVALID_VALUE;
   int result = CUDA_SUCCESS;
   unsigned place = 0, from_place = 0;
   const uint16_t context = frame_context(session);

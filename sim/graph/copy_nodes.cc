@@ -55,21 +55,9 @@ class Memcpy final : public Operation {
       if (side->where != CopySide::Where::kArray) used.push_back(side->base);
     return used;
   }
-  // Only copies of one row may change their size, and none its kinds of memory or devices.
   CUgraphExecUpdateResult accepts(const Operation& next) const override {
-    const auto& other = static_cast<const Memcpy&>(next);
-    const CUDA_MEMCPY3D &was = params_.copyParams, &is = other.params_.copyParams;
-    const bool same_memory = was.srcMemoryType == is.srcMemoryType &&
-                             was.dstMemoryType == is.dstMemoryType &&
-                             device_of(was.srcMemoryType, was.srcDevice, was.srcHost) ==
-                                 device_of(is.srcMemoryType, is.srcDevice, is.srcHost) &&
-                             device_of(was.dstMemoryType, was.dstDevice, was.dstHost) ==
-                                 device_of(is.dstMemoryType, is.dstDevice, is.dstHost);
-    const bool rows = was.Height > 1 || was.Depth > 1 || is.Height > 1 || is.Depth > 1;
-    const bool same_shape =
-        was.WidthInBytes == is.WidthInBytes && was.Height == is.Height && was.Depth == is.Depth;
-    const bool possible = same_memory && context_ == other.context_ && (!rows || same_shape);
-    return possible ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    return may_be_set_to(next) ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                               : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
   // Nothing of copies of several rows may change.
   bool may_be_set_to(const Operation& next) const override {
