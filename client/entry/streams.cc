@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "client/call/call.h"
+#include "client/entry/new_stream.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
@@ -40,11 +41,11 @@ class HiddenStreams {
       }
     }
     CUstream stream = nullptr;
-    if (const CUresult result =
-            call_cuStreamCreate(*context.session, context.wire_id, &stream, CU_STREAM_DEFAULT);
-        result != CUDA_SUCCESS) {
-      return result;
-    }
+    const CUresult result =
+        make_stream(*context.session, context, {.flags = CU_STREAM_DEFAULT}, &stream, [&] {
+          return call_cuStreamCreate(*context.session, context.wire_id, &stream, CU_STREAM_DEFAULT);
+        });
+    if (result != CUDA_SUCCESS) return result;
     entries_.push_back({&context, epoch, reinterpret_cast<uint64_t>(stream)});
     *id = entries_.back().stream;
     return CUDA_SUCCESS;

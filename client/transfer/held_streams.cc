@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "client/entry/call_target.h"
+#include "client/entry/new_stream.h"
 #include "client/process/process.h"
 #include "common/base/thread.h"
 
@@ -52,7 +53,10 @@ CUresult Lane::stream_in(Context& context, Use use, CUstream* stream) {
   }
   const ContextScope scope(&context);
   const CUresult result =
-      call_cuStreamCreate(*context.session, context.wire_id, stream, CU_STREAM_NON_BLOCKING);
+      make_stream(*context.session, context, {.flags = CU_STREAM_NON_BLOCKING}, stream, [&] {
+        return call_cuStreamCreate(*context.session, context.wire_id, stream,
+                                   CU_STREAM_NON_BLOCKING);
+      });
   if (result == CUDA_SUCCESS) helpers_.push_back({&context, epoch, use, *stream});
   return result;
 }

@@ -53,6 +53,7 @@ class Contexts {
   CUgreenCtx green(uint16_t id) const;    // nullptr: it is no green context
   std::vector<uint16_t> greens_of(uint16_t primary) const;
   std::vector<uint16_t> ids() const;
+  size_t count() const { return entries_.size(); }
   // The per-thread default stream of the current context was named. A driver makes it, and takes
   // device memory for it, when it hears of it for the first time.
   void use_per_thread_stream();

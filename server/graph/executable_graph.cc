@@ -6,9 +6,24 @@
 namespace fargpu::server {
 
 ExecutableGraph::~ExecutableGraph() {
-  const DriverTable& driver = parts_.core.driver;
-  if (exec_ != nullptr) (void)driver.cuGraphExecDestroy(exec_);
-  if (graph_ != nullptr) (void)driver.cuGraphDestroy(graph_);
+  (void)end();
+  if (graph_ != nullptr) (void)parts_.core.driver.cuGraphDestroy(graph_);
+}
+
+CUresult ExecutableGraph::end() {
+  CUgraphExec const exec = std::exchange(exec_, nullptr);
+  return exec == nullptr ? CUDA_SUCCESS : parts_.core.driver.cuGraphExecDestroy(exec);
+}
+
+void ExecutableGraph::note_ending() {
+  const std::weak_ptr<const void> self = weak_from_this();
+  if (base_ != nullptr) base_->note_ending(self);
+  for (const auto& base : updated_with_) base->note_ending(self);
+}
+
+bool ExecutableGraph::uses(const GraphBase& base) const {
+  return base_.get() == &base || std::any_of(updated_with_.begin(), updated_with_.end(),
+                                             [&](const auto& one) { return one.get() == &base; });
 }
 
 void ExecutableGraph::note_memory(const GraphPlaces& places, const GraphBase* base) {

@@ -39,8 +39,13 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   CUresult enable_node(uint32_t place, bool enabled);
 
   CUgraphExec get() const { return exec_; }
-  // It is the only one that was made from its graph, and nobody sees that it is there longer.
-  bool has_own_graph() const { return base_ == nullptr; }
+  // The client has destroyed it, and the driver's lives on for a while (ended_graphs.h).
+  void note_ending();
+  // Then the driver's ends. On any thread, once.
+  CUresult end();
+  // It was made or updated from a graph that the worker edits.
+  bool is_edited() const { return base_ != nullptr || !updated_with_.empty(); }
+  bool uses(const GraphBase& base) const;
   // Kernels may launch it; they know it by the driver's value.
   bool is_for_kernels() const { return for_kernels_; }
   const GraphPlaces& places() const { return places_; }

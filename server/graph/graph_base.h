@@ -42,6 +42,14 @@ class GraphBase {
   // Whether a node of the graph, which an executable graph was made with, is not there any more.
   bool is_gone(CUgraphNode node) const { return gone_.contains(node); }
 
+  // An executable graph of it lives on in the driver although the client has destroyed it. Until it
+  // has gone a driver makes no other one of a graph with memory.
+  void note_ending(std::weak_ptr<const void> graph) { ending_.push_back(std::move(graph)); }
+  bool has_ending() {
+    std::erase_if(ending_, [](const auto& graph) { return graph.expired(); });
+    return !ending_.empty();
+  }
+
   // For GraphEditor, which moves the graph into another one.
   MadeGraph& made() { return made_; }
   EarlyNodes early() const { return {allocations_, updatable_}; }
@@ -55,6 +63,7 @@ class GraphBase {
   std::vector<CUdeviceptr> addresses_;
   std::vector<std::shared_ptr<void>> kept_;
   std::set<CUgraphNode> gone_;
+  std::vector<std::weak_ptr<const void>> ending_;
 };
 
 // What the handle table has for a graph: the part that keeps it shares it.

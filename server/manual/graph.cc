@@ -109,25 +109,63 @@ CUresult enter_any(Worker& worker, uint16_t context) {
   return context != 0 ? worker.enter_context(context) : worker.parts().contexts.borrow();
 }
 
-// `base_id`: of the graph whose description the bulk bytes are; 0: it has no half.
+// As answer(), without the request.
+Status refuse(Worker& worker, const wire::FrameHeader& header, CUresult why) {
+  worker.before_error();
+  return worker.responder().reply(header, why);
+}
+
+// Calls `work(header, bytes)`, which answers, when the driver may make or update an executable graph
+// of `base` (null: it may): at once, or when those have gone that the client has destroyed.
+template <typename Work>
+Status when_possible(Worker& worker, const Request& request, const char* name,
+                     const std::shared_ptr<GraphBase>& base, std::span<const std::byte> bytes,
+                     Work work) {
+  if (base == nullptr || !base->has_ending()) return work(request.header, bytes);
+  const auto kept = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  worker.parts().ended_graphs.when_gone(
+      base, [&worker, name, header = request.header, kept, work = std::move(work)] {
+        const Status status = decoded(name, [&] { return work(header, *kept); });
+        // The request was taken, and a client that gets no answer would wait for it.
+        if (!status.ok()) (void)refuse(worker, header, CUDA_ERROR_INVALID_VALUE);
+      });
+  return Status();
+}
+
 template <typename Results>
-Status update(Worker& worker, const Request& request, uint64_t exec, uint64_t base_id) {
-  const Gathered gathered(worker, exec, request.bulk);
-  FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
-  ExecutableGraph* const graph = find_graph(worker, exec);
-  if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-  FARGPU_NEEDS_DRIVER(cuGraphExecUpdate_v2);
-  std::shared_ptr<GraphBase> base;
-  if (base_id != 0) FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, base_id, &base));
-  Description description(gathered.bytes());
-  const auto outcome = graph->update(description.nodes(), std::move(base));
-  rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
+Status send_outcome(Worker& worker, const wire::FrameHeader& header,
+                    const ExecutableGraph::Outcome& outcome) {
+  rpc::Responder::Frame frame(worker.responder(), header, schema::fixed_bytes<Results>());
   auto results = frame.init<Results>();
   results.setOutcome(outcome.result);
   results.setFound(outcome.found);
   results.setErrorPlace(outcome.error_place);
-  results.setErrorFromPlace(outcome.error_from_place);
+  if constexpr (requires { results.setErrorFromPlace(0); })
+    results.setErrorFromPlace(outcome.error_from_place);
   return frame.send(CUDA_SUCCESS);
+}
+
+// `base_id`: of the graph whose description the bulk bytes are; 0: it has no half.
+template <typename Results>
+Status update(Worker& worker, const Request& request, const char* name, uint64_t exec,
+              uint64_t base_id) {
+  const Gathered gathered(worker, exec, request.bulk);
+  FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
+  if (find_graph(worker, exec) == nullptr)
+    return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+  FARGPU_NEEDS_DRIVER(cuGraphExecUpdate_v2);
+  std::shared_ptr<GraphBase> base;
+  if (base_id != 0) FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, base_id, &base));
+  const auto work = [&worker, exec, base](const wire::FrameHeader& header,
+                                          std::span<const std::byte> bytes) -> Status {
+    ExecutableGraph* const graph = find_graph(worker, exec);
+    CUresult result = graph == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) result = enter_any(worker, header.context);
+    if (result != CUDA_SUCCESS) return refuse(worker, header, result);
+    Description description(bytes);
+    return send_outcome<Results>(worker, header, graph->update(description.nodes(), base));
+  };
+  return when_possible(worker, request, name, base, gathered.bytes(), work);
 }
 
 }  // namespace
@@ -144,28 +182,31 @@ Status manual_fgGraphInstantiate(Worker& worker, const Request& request) {
     const uint64_t id = given.exec;
     const Gathered gathered(worker, id, given.graph);
     FARGPU_ANSWER_UNLESS_SUCCESS(enter_any(worker, request.header.context));
-    SessionParts& parts = worker.parts();
-    auto graph = std::make_shared<ExecutableGraph>(parts_of(parts));
-    Description description(gathered.bytes());
     std::shared_ptr<GraphBase> base;
     if (given.base != 0) {
       // A graph may have nothing of its own there but a child that was moved into it.
       FARGPU_ANSWER_UNLESS_SUCCESS(base_of(worker, given.base, &base));
     }
-    auto outcome = graph->instantiate(description.nodes(), std::move(base), given.flags);
-    if (outcome.result == CUDA_SUCCESS) {
-      const CUresult added =
-          worker.add(rpc::HandleKind::kGraphExec, id, graph.get(), request.header.context);
-      if (added != CUDA_SUCCESS) return refused_id(worker, request, "fgGraphInstantiate", added);
-      parts.kept_objects.keep(UntilEnded{id}, std::move(graph));
-    }
-    using Results = schema::FgGraphInstantiateResults;
-    rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
-    auto results = frame.init<Results>();
-    results.setOutcome(outcome.result);
-    results.setFound(outcome.found);
-    results.setErrorPlace(outcome.error_place);
-    return frame.send(CUDA_SUCCESS);
+    const auto work = [&worker, id, base, flags = given.flags,
+                       context = worker.parts().contexts.ref(request.header.context)](
+                          const wire::FrameHeader& header,
+                          std::span<const std::byte> bytes) -> Status {
+      SessionParts& parts = worker.parts();
+      CUresult result = parts.contexts.lives(context) ? enter_any(worker, header.context)
+                                                      : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+      if (result != CUDA_SUCCESS) return refuse(worker, header, result);
+      auto graph = std::make_shared<ExecutableGraph>(parts_of(parts));
+      Description description(bytes);
+      const auto outcome = graph->instantiate(description.nodes(), base, flags);
+      if (outcome.result == CUDA_SUCCESS) {
+        result = worker.add(rpc::HandleKind::kGraphExec, id, graph.get(), header.context);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) return refuse(worker, header, result);
+        if (result != CUDA_SUCCESS) return malformed("fgGraphInstantiate", "its id is in use");
+        parts.kept_objects.keep(UntilEnded{id}, std::move(graph));
+      }
+      return send_outcome<schema::FgGraphInstantiateResults>(worker, header, outcome);
+    };
+    return when_possible(worker, request, "fgGraphInstantiate", base, gathered.bytes(), work);
   });
 }
 
@@ -185,7 +226,8 @@ Status manual_fgGraphUpdate(Worker& worker, const Request& request) {
   return decoded("fgGraphUpdate", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgGraphUpdateParams>();
-    return update<schema::FgGraphUpdateResults>(worker, request, params.getExec(), 0);
+    return update<schema::FgGraphUpdateResults>(worker, request, "fgGraphUpdate", params.getExec(),
+                                                0);
   });
 }
 
@@ -193,8 +235,8 @@ Status manual_fgGraphUpdateFrom(Worker& worker, const Request& request) {
   return decoded("fgGraphUpdateFrom", [&]() -> Status {
     wire::SegmentReader reader(request.body);
     const auto params = reader.getRoot<schema::FgGraphUpdateFromParams>();
-    return update<schema::FgGraphUpdateFromResults>(worker, request, params.getExec(),
-                                                    params.getBase());
+    return update<schema::FgGraphUpdateFromResults>(worker, request, "fgGraphUpdateFrom",
+                                                    params.getExec(), params.getBase());
   });
 }
 
@@ -332,11 +374,10 @@ Status manual_fgGraphEnd(Worker& worker, const Request& request) {
 
 Status manual_fgGraphExecDestroy(Worker& worker, const Request& request) {
   return decode_fgGraphExecDestroy(worker, request, [&](const auto& given) {
-    // A driver may wait in cuGraphExecDestroy for host functions of launches under way, and the
-    // executor is what lets them go on.
-    const ExecutableGraph* const graph = find_graph(worker, given.exec_id);
-    if (graph != nullptr && graph->has_own_graph())
-      worker.parts().host_gate.keep_until_returned(graph->shared_from_this());
+    ExecutableGraph* const graph = find_graph(worker, given.exec_id);
+    if (graph != nullptr)
+      worker.parts().ended_graphs.add(worker.parts().handles.context_of(given.exec_id),
+                                      graph->shared_from_this());
     worker.remove(given.exec_id);
     return answer(worker, request, CUDA_SUCCESS);
   });

@@ -39,6 +39,16 @@ Status manual_fgStreamCreate(Worker& worker, const Request& request) {
     if (kind > kStreamOfGreenContext || (kind == kStreamOfGreenContext && green == nullptr))
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     if (kind == kStreamOfGreenContext) FARGPU_NEEDS_DRIVER(cuGreenCtxStreamCreate);
+    // Each stream of a green context is as if it were made so.
+    const unsigned flags = green != nullptr ? unsigned{CU_STREAM_NON_BLOCKING} : given.flags;
+    CUstream const ready = worker.parts().stream_stock.take(
+        request.header.context, {flags, kind == kPlainStream ? 0 : given.priority});
+    if (ready != nullptr) {
+      const CUresult added =
+          worker.add(rpc::HandleKind::kStream, given.stream_id, ready, request.header.context);
+      return added == CUDA_SUCCESS ? answer(worker, request, added)
+                                   : refused_id(worker, request, "fgStreamCreate", added);
+    }
     const auto made = std::make_shared<CUstream>();
     const LaterReply later(worker, request);
     with_memory(

@@ -30,8 +30,10 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
       ended_sessions(core, setup.daemon),
       ordered_copies(core, stream_holds, staging, remote_staging, memory, max_bulk_bytes),
       event_waits(core, completion),
+      stream_stock(core),
       host_gate(core, stream_holds),
-      completion(core, stream_holds) {
+      completion(core, stream_holds),
+      ended_graphs(core, host_gate, completion) {
   handles.when_ended([this](const ObjectEnd& end) {
     tell_object_end(*this, end);
     kept_objects.ended(end.id);
@@ -44,6 +46,7 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
         registration->context(), [registration] { return registration->undo(); },
         [registration](CUresult) {});
   });
+  host_gate.when_held([this] { stream_stock.fill(); }, [this] { ended_graphs.look(); });
   responder.call_first([this] { ordered_copies.flush(); });
   output.flush_first([this] { ordered_copies.flush(); });
 }

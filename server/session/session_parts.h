@@ -15,6 +15,7 @@
 #include "common/wire/frame.h"
 #include "server/core/core.h"
 #include "server/core/timeline.h"
+#include "server/graph/ended_graphs.h"
 #include "server/graph/graph_pieces.h"
 #include "server/image/image_cache.h"
 #include "server/image/parameter_layouts.h"
@@ -36,6 +37,7 @@
 #include "server/stream/host_gate.h"
 #include "server/stream/stream_events.h"
 #include "server/stream/stream_holds.h"
+#include "server/stream/stream_stock.h"
 
 namespace fargpu::server {
 
@@ -103,8 +105,10 @@ struct SessionParts {
   StreamHolds stream_holds;
   OrderedCopies ordered_copies;
   EventWaits event_waits;
+  StreamStock stream_stock;
   HostGate host_gate;
   Completion completion;
+  EndedGraphs ended_graphs;
 };
 
 }  // namespace fargpu::server

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <iterator>
+#include <algorithm>
 #include <utility>
 
 #include "common/wire/control.h"
@@ -15,6 +15,7 @@ namespace fargpu::server {
 CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status) {
   const DriverTable& driver = core_.driver;
   if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
+  if (calls_.empty() && begins_) begins_();
   const CUdevice device = core_.contexts.device_of(context);
   auto call = std::make_shared<Call>(Call{this, id, context, device, with_status});
   // The driver gets its own reference, given up in hold().
@@ -36,12 +37,13 @@ CUresult HostGate::enqueue(uint16_t context, CUstream stream, uint64_t id, bool 
     tell(id, result, /*cancelled=*/true);
     return result;
   }
-  calls_.emplace(id, std::move(call));
+  add(std::move(call));
   return CUDA_SUCCESS;
 }
 
 CUresult HostGate::expect(uint16_t context, const std::shared_ptr<Node>& node, uint64_t id) {
   if (calls_.contains(id)) return CUDA_ERROR_INVALID_VALUE;
+  if (calls_.empty() && begins_) begins_();
   const CUdevice device = core_.contexts.device_of(context);
   auto call = std::make_shared<Call>(Call{this, id, context, device, /*with_status=*/false});
   call->node = node;
@@ -54,7 +56,7 @@ CUresult HostGate::expect(uint16_t context, const std::shared_ptr<Node>& node, u
     if (!std::exchange(node->watched, true)) watched_.push_back(node);
   }
   holds_.hold(device);
-  calls_.emplace(id, std::move(call));
+  add(std::move(call));
   return CUDA_SUCCESS;
 }
 
@@ -129,14 +131,23 @@ void HostGate::reached_in_graph(void* pointer) {
   gate.hold(*call, CUDA_SUCCESS);
 }
 
-void HostGate::keep_until_returned(const std::shared_ptr<const void>& kept) {
-  for (const auto& [id, call] : calls_) kept_[id].push_back(kept);
+uint64_t HostGate::oldest_outstanding() const {
+  uint64_t oldest = UINT64_MAX;
+  for (const auto& [id, call] : calls_) oldest = std::min(oldest, call->number);
+  return oldest;
+}
+
+void HostGate::add(std::shared_ptr<Call> call) {
+  call->number = ++last_number_;
+  const uint64_t id = call->id;
+  calls_.emplace(id, std::move(call));
 }
 
 HostGate::Calls::iterator HostGate::end(Calls::iterator call) {
   holds_.release(call->second->device);
-  const auto kept = kept_.extract(call->first);  // its end comes last
-  return calls_.erase(call);
+  const auto next = calls_.erase(call);
+  if (fewer_) fewer_();
+  return next;
 }
 
 std::unique_ptr<std::shared_ptr<HostGate::Call>> HostGate::take_back(std::shared_ptr<Call>* call) {

@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -68,15 +69,22 @@ class HostGate {
   void not_launched(uint64_t id, CUresult why);
   // On hostCallDone: releases the stream. kProtocol for an id that is not outstanding.
   Status finished(uint64_t id);
-  // Lives until every call that is outstanding now has been reported as done, or a context ends.
-  void keep_until_returned(const std::shared_ptr<const void>& kept);
   // Whether a host call is in a stream, or not reported as done.
   bool outstanding() const { return !calls_.empty(); }
+  // Calls have numbers, in the order in which they came. That of the last one, and of the oldest
+  // that is outstanding.
+  uint64_t newest() const { return last_number_; }
+  uint64_t oldest_outstanding() const;  // UINT64_MAX: none is
+  // `begins` is called before a stream is held, while no call is outstanding; `fewer` when a call is
+  // not outstanding any more.
+  void when_held(std::function<void()> begins, std::function<void()> fewer) {
+    begins_ = std::move(begins);
+    fewer_ = std::move(fewer);
+  }
   // Reports that the context's pending calls will never be reached, because of `why`.
   void give_up(uint16_t context, CUresult why);
   void context_ended(const ContextEnd& end) {
     give_up(end.id, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    kept_.clear();  // it may be of this context
     words_.context_ended(end.id);
   }
   // Looks, every kLookEvery at most, whether contexts that have calls have failed.
@@ -98,6 +106,7 @@ class HostGate {
     uint16_t context;
     CUdevice device;
     bool with_status;
+    uint64_t number = 0;
     bool reached = false;          // guarded by mutex_
     bool released = false;         // guarded by mutex_
     std::shared_ptr<Node> node{};  // null: it is in a stream by itself
@@ -115,6 +124,7 @@ class HostGate {
   // A call in a graph that its node will not get.
   void forget(const Call& call);
   using Calls = std::unordered_map<uint64_t, std::shared_ptr<Call>>;
+  void add(std::shared_ptr<Call> call);
   Calls::iterator end(Calls::iterator call);
 
   std::unique_ptr<std::shared_ptr<Call>> take_back(std::shared_ptr<Call>* call);
@@ -127,7 +137,8 @@ class HostGate {
   bool closed_ = false;  // guarded by mutex_
   // Calls stay until finished(); the driver's thread has a reference of its own.
   Calls calls_;
-  std::unordered_map<uint64_t, std::vector<std::shared_ptr<const void>>> kept_;  // by call
+  uint64_t last_number_ = 0;
+  std::function<void()> begins_, fewer_;
   HostWords words_;
   std::vector<std::shared_ptr<Node>> watched_;  // with words and launches
   std::chrono::steady_clock::time_point last_look_{};

@@ -70,7 +70,8 @@ struct Settings {
   // Calls that wait for a context's work keep every other thread out of it meanwhile, as a driver
   // that waits while it holds its locks.
   bool locked_waits = false;
-  // Making a stream waits for the host functions that run.
+  // Making a stream waits for the host functions that run; so does the end of an executable graph
+  // of which a launch is under way.
   bool stream_waits = false;
   // Of the management library: which call never returns, as with a GPU that hangs.
   enum class Hang { kNone, kInit, kUtilization };

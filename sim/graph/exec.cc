@@ -261,6 +261,11 @@ std::function<void()> Exec::start(const std::shared_ptr<Run>& run) {
   };
 }
 
+bool Exec::is_under_way() {
+  std::lock_guard lock(mutex_);
+  return pending(last_);
+}
+
 void Exec::upload(Context& context, const std::shared_ptr<Stream>& stream) {
   const auto lock = lock_with_plan();
   std::vector<Fence> earlier;

@@ -50,6 +50,8 @@ class Exec : public std::enable_shared_from_this<Exec> {
   // CUDA_ERROR_INVALID_VALUE: memory of an earlier launch was not freed, or memory that it frees is
   // not allocated.
   CUresult launch(Context& context, const std::shared_ptr<Stream>& stream);
+  // Whether a launch has not ended.
+  bool is_under_way();
   // Waits in the stream for earlier launches.
   void upload(Context& context, const std::shared_ptr<Stream>& stream);
 

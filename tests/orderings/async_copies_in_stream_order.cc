@@ -1,9 +1,6 @@
 // Asynchronous copies of pinned and registered memory happen in the order of their stream: what a
 // host function, another copy or a released stream did before is seen, what comes behind sees the
 // copy. Nobody waits in between but for the end of it all.
-// Not right yet through fargpu on a driver that waits for functions where streams are made: it
-// hangs there over tcp (FARGPU_SIM_STREAM_WAITS=1).
-// sim: FARGPU_SIM_STREAM_WAITS=0
 #include <atomic>
 #include <thread>
 

@@ -1,8 +1,5 @@
 // A destroyed stream finishes its work, which is part of the context's: what waits for the context
 // waits for it, and other threads go on meanwhile.
-// Not right yet through fargpu on a driver that waits for functions where streams are made: it
-// hangs there over tcp (FARGPU_SIM_STREAM_WAITS=1).
-// sim: FARGPU_SIM_STREAM_WAITS=0
 #include <atomic>
 #include <thread>
 

@@ -1,20 +1,20 @@
 // Streams: whose they are is known here; callbacks run here.
 #include "client/capture/captures.h"
+#include "client/entry/new_stream.h"
 #include "client/entry/stream_wait.h"
 #include "client/manual/common.h"
 #include "client/manual/context/green_context.h"
 #include "client/manual/sharing/sharing.h"
 #include "client/manual/stream/stream_priority.h"
 #include "client/transfer/held_streams.h"
-#include "generated/schema/opcodes.h"
 #include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
 
 // What captures have to know of a stream that was made.
-CUresult made(Session& session, const CUstream* stream, unsigned flags, int priority,
-              CUresult result) {
+CUresult note_made(Session& session, const CUstream* stream, unsigned flags, int priority,
+                   CUresult result) {
   if (result == CUDA_SUCCESS) note_priority(*stream, priority);
   const bool blocks = (flags & CU_STREAM_NON_BLOCKING) == 0 && current_green() == nullptr;
   if (result != CUDA_SUCCESS || blocks) return result;
@@ -22,25 +22,6 @@ CUresult made(Session& session, const CUstream* stream, unsigned flags, int prio
       session.find(rpc::HandleKind::kStream, reinterpret_cast<uint64_t>(*stream)));
   if (record != nullptr) record->state->non_blocking = true;
   return result;
-}
-
-// A driver may wait for functions of the application when it makes a stream (580 does at times).
-// `call` lets the executor make it: when none runs. Else a thread beside it does.
-template <typename Call>
-CUresult make(Session& session, const Context& context, schema::StreamKind kind, CUstream* stream,
-              unsigned flags, int priority, Call&& call) {
-  HostCalls& functions = session.host_calls;
-  const uint16_t device = HostCalls::device_key(context.device);
-  CUresult result = CUDA_SUCCESS;
-  if (functions.begin_short_load(device)) {
-    result = call();
-    functions.end_load(device);
-  } else if (server_knows(session, schema::op_fgStreamCreate)) {
-    result = call_fgStreamCreate(session, context.wire_id, kind, flags, priority, stream);
-  } else {
-    result = call();
-  }
-  return made(session, stream, flags, priority, result);
 }
 
 // The context in which the stream lives, which is no green one.
@@ -61,8 +42,10 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   }
   Session& session = CallTarget::of_current().session;
   const Context& context = *named_current();
-  return make(session, context, schema::kPlainStream, phStream, Flags, 0,
-              [&] { return call_cuStreamCreate(session, context.wire_id, phStream, Flags); });
+  const NewStream kind{schema::kPlainStream, Flags, 0};
+  return note_made(session, phStream, Flags, 0, make_stream(session, context, kind, phStream, [&] {
+                     return call_cuStreamCreate(session, context.wire_id, phStream, Flags);
+                   }));
 }
 
 CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
@@ -72,9 +55,11 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   Session& session = CallTarget::of_current().session;
   const Context& context = *named_current();
   // A priority outside the device's range is clamped by the driver.
-  return make(session, context, schema::kStreamWithPriority, phStream, flags, priority, [&] {
+  const NewStream kind{schema::kStreamWithPriority, flags, priority};
+  const CUresult result = make_stream(session, context, kind, phStream, [&] {
     return call_cuStreamCreateWithPriority(session, context.wire_id, phStream, flags, priority);
   });
+  return note_made(session, phStream, flags, priority, result);
 }
 
 CUresult manual_cuStreamDestroy_v2(CUstream hStream) {
@@ -91,10 +76,12 @@ CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, 
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *green->session;
   const ContextScope scope(green);
-  return make(session, *green, schema::kStreamOfGreenContext, phStream, flags, priority, [&] {
+  const NewStream kind{schema::kStreamOfGreenContext, flags, priority};
+  const CUresult result = make_stream(session, *green, kind, phStream, [&] {
     return call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags,
                                        priority);
   });
+  return note_made(session, phStream, flags, priority, result);
 }
 
 CUresult manual_cuStreamGetDevice(CUstream hStream, CUdevice* device) {

@@ -256,6 +256,11 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph,
 }
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
+  // Seen on an H200 with driver 580, now and then.
+  if (Driver::get().settings().stream_waits) {
+    const auto exec = Driver::get().registry().find<Exec>(hGraphExec);
+    if (exec && exec->is_under_way()) wait_for_host_functions();
+  }
   return with_graphs([&]() -> CUresult {
     return Driver::get().registry().remove<Exec>(hGraphExec) ? CUDA_SUCCESS
                                                              : CUDA_ERROR_INVALID_VALUE;

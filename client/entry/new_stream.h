@@ -1,0 +1,42 @@
+// How streams are made while functions of the application may run. Nothing else makes any.
+//
+// A driver may wait for such functions when it makes a stream (580 does at times), and a worker's
+// executor must not wait there. So the calling thread waits until no function is left, for
+// HostCalls::kPatience at most; functions of any device that come later wait for the stream. When
+// functions are left, the worker has a stream in stock, or makes one beside its executor
+// (server/stream/stream_stock.h). Any thread.
+#pragma once
+
+#include <cuda.h>
+
+#include "client/call/call.h"
+#include "client/process/session.h"
+#include "generated/client/internal_calls.h"
+#include "generated/schema/opcodes.h"
+#include "schema/support/cuda_rules.h"
+
+namespace fargpu::client {
+
+struct NewStream {
+  schema::StreamKind kind = schema::kPlainStream;
+  unsigned flags = 0;
+  int priority = 0;
+};
+
+// `call`: lets the worker's executor make the same stream.
+template <typename Call>
+CUresult make_stream(Session& session, const Context& context, const NewStream& wanted,
+                     CUstream* stream, Call&& call) {
+  constexpr uint16_t kEveryDevice = 0;
+  HostCalls& functions = session.host_calls;
+  if (functions.begin_short_load(kEveryDevice)) {
+    const CUresult result = call();
+    functions.end_load(kEveryDevice);
+    return result;
+  }
+  if (!server_knows(session, schema::op_fgStreamCreate)) return call();
+  return call_fgStreamCreate(session, context.wire_id, wanted.kind, wanted.flags, wanted.priority,
+                             stream);
+}
+
+}  // namespace fargpu::client

@@ -1,0 +1,65 @@
+// EndedGraphs: executable graphs that the client has destroyed while host functions were
+// outstanding.
+//
+// A driver may wait in cuGraphExecDestroy for host functions when a launch is under way (seen on an
+// H200 with driver 580), and the executor, which lets functions go on, must not sit there. So such
+// a graph is destroyed when no function is outstanding any more. Two kinds do not wait for that
+// moment, which a program may never reach: graphs that the worker edits (graph_base.h), since a
+// driver makes no second executable graph of these before, and what is more than kMostKept. They go
+// on a helper thread once the functions that were outstanding have returned.
+//
+// All on the executor's thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "server/core/core.h"
+#include "server/graph/executable_graph.h"
+#include "server/object/object_end.h"
+#include "server/stream/completion.h"
+#include "server/stream/host_gate.h"
+
+namespace fargpu::server {
+
+class EndedGraphs {
+ public:
+  static constexpr size_t kMostKept = 64;
+  // Of when_gone().
+  static constexpr std::chrono::milliseconds kPatience{500};
+
+  EndedGraphs(const Core& core, const HostGate& gate, Completion& completion)
+      : core_(core), gate_(gate), completion_(completion) {}
+  EndedGraphs(const EndedGraphs&) = delete;
+  EndedGraphs& operator=(const EndedGraphs&) = delete;
+
+  // The client has destroyed `graph`, which lives in `context` (0: in none).
+  void add(uint16_t context, std::shared_ptr<ExecutableGraph> graph);
+  // A host function has returned, or will not run.
+  void look();
+  // `work` runs when the driver has none of `base` any more of those that were added. After
+  // kPatience a helper thread destroys them, whatever runs.
+  void when_gone(std::shared_ptr<GraphBase> base, std::function<void()> work);
+  // Those of the context go before the driver's context does.
+  void context_ended(ContextEnd& end);
+  size_t count() const { return kept_.size(); }
+
+ private:
+  struct Kept {
+    uint16_t context;
+    uint64_t newest;  // function that was outstanding
+    std::shared_ptr<ExecutableGraph> graph;
+  };
+  void end_beside(std::shared_ptr<ExecutableGraph> graph);
+
+  const Core core_;
+  const HostGate& gate_;
+  Completion& completion_;
+  std::vector<Kept> kept_;  // oldest first
+};
+
+}  // namespace fargpu::server
