@@ -115,8 +115,8 @@ Status refuse(Worker& worker, const wire::FrameHeader& header, CUresult why) {
   return worker.responder().reply(header, why);
 }
 
-// Calls `work(header, bytes)`, which answers, when the driver may make or update an executable graph
-// of `base` (null: it may): at once, or when those have gone that the client has destroyed.
+// Calls `work(header, bytes)`, which answers, when the driver may make or update an executable
+// graph of `base` (null: it may): at once, or when those have gone that the client has destroyed.
 template <typename Work>
 Status when_possible(Worker& worker, const Request& request, const char* name,
                      const std::shared_ptr<GraphBase>& base, std::span<const std::byte> bytes,

@@ -75,8 +75,8 @@ class HostGate {
   // that is outstanding.
   uint64_t newest() const { return last_number_; }
   uint64_t oldest_outstanding() const;  // UINT64_MAX: none is
-  // `begins` is called before a stream is held, while no call is outstanding; `fewer` when a call is
-  // not outstanding any more.
+  // `begins` is called before a stream is held, while no call is outstanding; `fewer` when a call
+  // is not outstanding any more.
   void when_held(std::function<void()> begins, std::function<void()> fewer) {
     begins_ = std::move(begins);
     fewer_ = std::move(fewer);
