@@ -14,16 +14,18 @@ int device_of(CUmemorytype type, CUdeviceptr device, const void* host) {
   return found ? found->device : -1;
 }
 
-// Device memory belongs to a device, and to a context unless it was mapped. Host memory, known or
-// not, may take the place of any other.
+// Memory of a pool, and mapped memory, is of no context, and takes the place of nothing else. Other
+// memory, of the host or of one device, takes the place of any other.
 bool may_replace(const CopySide& was, const CopySide& is) {
   if (was.where == CopySide::Where::kArray) return true;
   const auto before = Driver::get().allocations().find(was.base);
   const auto now = Driver::get().allocations().find(is.base);
+  const auto is_of_no_context = [](const auto& found) {
+    return found && (found->kind == Allocation::Kind::kMapped || found->pool != 0);
+  };
+  if (is_of_no_context(before) != is_of_no_context(now)) return false;
   if (!before || !now || before->is_host() || now->is_host()) return true;
-  using Kind = Allocation::Kind;
-  return before->device == now->device &&
-         (before->kind == Kind::kMapped) == (now->kind == Kind::kMapped);
+  return before->device == now->device;
 }
 
 bool is_same(const CopySide& one, const CopySide& other) {

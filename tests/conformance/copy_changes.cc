@@ -145,13 +145,16 @@ int main() {
   void* const registered =
       mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   NEED(cuMemHostRegister(registered, kRoom, 0));
-  CUdeviceptr device, other;
+  CUdeviceptr device, other, pool;
   NEED(cuMemAlloc(&device, kRoom));
   NEED(cuMemAlloc(&other, kRoom));
+  NEED(cuMemAllocAsync(&pool, kRoom, stream));
+  NEED(cuStreamSynchronize(stream));
   const Memory kinds[] = {{"pageable", as_pointer(pageable), true, 0x11},
                           {"pinned", as_pointer(pinned), true, 0x22},
                           {"registered", as_pointer(registered), true, 0x33},
-                          {"device", device, false, 0x44}};
+                          {"device", device, false, 0x44},
+                          {"pool", pool, false, 0x66}};
   const Memory rest{"other", other, false, 0x55};
   const auto reset = [&] {
     for (const Memory& kind : kinds) put(kind);
