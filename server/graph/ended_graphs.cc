@@ -23,12 +23,12 @@ void EndedGraphs::look() {
     const bool goes = (excess > 0 || kept.graph->is_edited()) && kept.newest < oldest;
     if (!goes) return false;
     if (excess > 0) --excess;
-    end_beside(std::move(kept.graph));
+    end_beside(kept.graph);
     return true;
   });
 }
 
-void EndedGraphs::end_beside(std::shared_ptr<ExecutableGraph> graph) {
+void EndedGraphs::end_beside(const std::shared_ptr<ExecutableGraph>& graph) {
   completion_.off_thread(
       0, [graph] { return graph->end(); }, [graph](CUresult) {});
 }
@@ -45,7 +45,7 @@ void EndedGraphs::when_gone(std::shared_ptr<GraphBase> base, std::function<void(
     hurried = true;
     std::erase_if(kept_, [&](Kept& kept) {
       if (!kept.graph->uses(*base)) return false;
-      end_beside(std::move(kept.graph));
+      end_beside(kept.graph);
       return true;
     });
     return false;

@@ -54,7 +54,7 @@ class EndedGraphs {
     uint64_t newest;  // function that was outstanding
     std::shared_ptr<ExecutableGraph> graph;
   };
-  void end_beside(std::shared_ptr<ExecutableGraph> graph);
+  void end_beside(const std::shared_ptr<ExecutableGraph>& graph);
 
   const Core core_;
   const HostGate& gate_;
