@@ -1,4 +1,6 @@
 // Executable graphs: instantiation, launches, updates.
+#include <algorithm>
+
 #include "sim/graph/api.h"
 #include "sim/graph/body_nodes.h"
 #include "sim/graph/conditional_value.h"
