@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/exec/engine.h"
+#include "sim/exec/run/load.h"
 
 namespace fargpu::sim {
 namespace {

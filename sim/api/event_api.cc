@@ -27,12 +27,6 @@ CUresult with_event(CUevent handle, Body&& body) {
 
 }  // namespace
 
-int64_t fargpu::sim::event_time() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
     if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;

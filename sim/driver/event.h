@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,7 +23,11 @@ struct EventRecord {
   int64_t nanoseconds = 0;
 };
 
-int64_t event_time();  // in nanoseconds
+inline int64_t event_time() {  // in nanoseconds
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 struct Event {
   static constexpr ObjectKind kKind = ObjectKind::kEvent;

@@ -9,6 +9,7 @@
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
 #include "sim/driver/ptx_isa.h"
+#include "sim/exec/run/load.h"
 #include "sim/fatbin/image.h"
 
 namespace fargpu::sim {

@@ -1,6 +1,6 @@
-// The PTX engine's face towards the simulated driver: load PTX text, ask about kernels, run a grid.
-// Knows nothing of streams, contexts or handles. A Program is immutable after load and may be run
-// by several threads at once.
+// The PTX engine's face towards the simulated driver: ask about kernels, run a grid. What loads PTX
+// text is run/load.h. Knows nothing of streams, contexts or handles. A Program is immutable after
+// load and may be run by several threads at once.
 #pragma once
 
 #include <array>
@@ -157,24 +157,5 @@ class Program {
                                    std::span<const std::byte> parameters,
                                    const std::function<void(std::string_view)>& output) = 0;
 };
-
-// Parses and checks one PTX module and places its variables in `memory` (released with the
-// Program). Every instruction is checked here: what cannot run is refused with its name and line.
-// `memory` outlives the Program.
-struct LoadResult {
-  std::unique_ptr<Program> program;  // null on error
-  LoadError error;
-};
-LoadResult load_ptx(std::string_view text, MemoryMap& memory, const EngineOptions& options);
-
-// Several PTX texts linked into one module (cuLink*): .extern symbols of one are resolved by
-// .visible ones of another.
-LoadResult load_ptx_linked(std::span<const std::string_view> texts, MemoryMap& memory,
-                           const EngineOptions& options);
-
-// For the test that lists instruction forms ("ld.global.v4.u32"): executed, refused by name (mma,
-// wmma, textures ...), or unknown.
-enum class FormSupport { kExecuted, kRefused, kUnknown };
-FormSupport form_support(std::string_view form);
 
 }  // namespace fargpu::sim

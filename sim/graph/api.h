@@ -9,9 +9,6 @@
 
 namespace fargpu::sim {
 
-// Guards all graphs, nodes and the shapes of executable graphs.
-std::mutex& graph_mutex();
-
 // body(): CUresult
 template <typename Body>
 CUresult with_graphs(Body&& body) noexcept {

@@ -2,6 +2,7 @@
 #include "sim/driver/api.h"
 #include "sim/graph/operation.h"
 #include "sim/work/copy.h"
+#include "sim/work/copy_params.h"
 
 namespace fargpu::sim {
 namespace {

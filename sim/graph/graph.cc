@@ -47,6 +47,11 @@ Dependency* find(std::vector<Dependency>* list, const Node* node) {
 
 }  // namespace
 
+std::mutex& graph_mutex() {
+  static auto* mutex = new std::mutex;  // never destroyed: threads may outlive main
+  return *mutex;
+}
+
 bool same(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
   return std::memcmp(&a, &b, sizeof(a)) == 0;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "sim/base/registry.h"
@@ -13,6 +14,9 @@
 #include "sim/graph/user_object.h"
 
 namespace fargpu::sim {
+
+// Guards all graphs, nodes and the shapes of executable graphs.
+std::mutex& graph_mutex();
 
 struct Node;
 class ConditionalValue;

@@ -56,8 +56,6 @@ void run_copy(const Copy& copy);
 // Whether a launch of a graph with such a node returns when the copy is over: one to memory that
 // CUDA does not know, or between host memory.
 bool launch_waits_for(const Copy& copy);
-// CUDA_ERROR_NOT_SUPPORTED: what is not simulated.
-CUresult to_copy(const CUDA_MEMCPY3D& params, Copy* copy);
 
 struct Fill {
   uint64_t base = 0;

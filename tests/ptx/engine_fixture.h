@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/exec/engine.h"
+#include "sim/exec/run/load.h"
 
 namespace fargpu::sim {
 

@@ -6,11 +6,6 @@
 
 using namespace fargpu::sim;
 
-std::mutex& fargpu::sim::graph_mutex() {
-  static auto* mutex = new std::mutex;  // never destroyed: threads may outlive main
-  return *mutex;
-}
-
 namespace {
 
 // With memory, of its own or of a child: bodies of conditions do not count.

@@ -6,94 +6,11 @@
 #include "sim/driver/array.h"
 #include "sim/work/array_side.h"
 #include "sim/work/copy.h"
+#include "sim/work/copy_params.h"
 
 using namespace fargpu::sim;
 
 namespace {
-
-// One side as the program describes it.
-struct Side {
-  CUmemorytype type;
-  const void* host;
-  CUdeviceptr device;
-  CUarray array;
-  size_t x, y, z, pitch, height;
-};
-
-// base + z * slice + y * pitch + x. A pitch of 0 means rows, a height of 0 slices that end where
-// the part does that is copied. False: that part does not fit, or overflow.
-bool place(CopySide* side, size_t x, size_t y, size_t z, size_t pitch, size_t rows,
-           const Copy& copy) {
-  if (copy.empty()) return true;
-  size_t least_pitch = 0, least_rows = 0;
-  if (__builtin_add_overflow(x, copy.width, &least_pitch) ||
-      __builtin_add_overflow(y, copy.height, &least_rows))
-    return false;
-  side->pitch = pitch != 0 ? pitch : least_pitch;
-  if (rows == 0) rows = least_rows;
-  if (side->pitch < least_pitch || rows < least_rows) return false;
-  if (__builtin_mul_overflow(side->pitch, rows, &side->slice)) return false;
-  if (side->base == 0) return true;  // refused later
-  const unsigned __int128 start = static_cast<unsigned __int128>(side->base) +
-                                  static_cast<unsigned __int128>(z) * side->slice +
-                                  static_cast<unsigned __int128>(y) * side->pitch + x;
-  if (start > UINT64_MAX) return false;
-  side->base = static_cast<uint64_t>(start);
-  return true;
-}
-
-CUresult side_of(const Side& given, const Copy& copy, CopySide* side) {
-  switch (given.type) {
-    case CU_MEMORYTYPE_HOST:
-      side->where = CopySide::Where::kHost;
-      side->base = reinterpret_cast<uint64_t>(given.host);
-      break;
-    case CU_MEMORYTYPE_DEVICE:
-      side->where = CopySide::Where::kDevice;
-      side->base = given.device;
-      break;
-    case CU_MEMORYTYPE_UNIFIED:
-      side->where = CopySide::Where::kUnified;
-      side->base = given.device;
-      break;
-    case CU_MEMORYTYPE_ARRAY:
-      return set_array(given.array, given.x, given.y, given.z, copy, side);
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  return place(side, given.x, given.y, given.z, given.pitch, given.height, copy)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult set_sides(const Side& from, const Side& to, Copy* copy) {
-  const CUresult result = side_of(from, *copy, &copy->from);
-  return result == CUDA_SUCCESS ? side_of(to, *copy, &copy->to) : result;
-}
-
-CUresult to_copy(const CUDA_MEMCPY2D& p, Copy* copy) {
-  copy->width = p.WidthInBytes;
-  copy->height = p.Height;
-  return set_sides({p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes, p.srcY, 0,
-                    p.srcPitch, 0},
-                   {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes, p.dstY, 0,
-                    p.dstPitch, 0},
-                   copy);
-}
-
-// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER name these fields alike.
-template <typename Params>
-CUresult to_copy_3d(const Params& p, Copy* copy) {
-  if (p.srcLOD != 0 || p.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  copy->width = p.WidthInBytes;
-  copy->height = p.Height;
-  copy->depth = p.Depth;
-  return set_sides({p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes, p.srcY,
-                    p.srcZ, p.srcPitch, p.srcHeight},
-                   {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes, p.dstY,
-                    p.dstZ, p.dstPitch, p.dstHeight},
-                   copy);
-}
 
 CUresult run(const Copy& copy, CUresult converted, CUstream stream, bool synchronous) {
   return with_stream(
@@ -137,8 +54,7 @@ CUresult copy_2d(const CUDA_MEMCPY2D* params, CUstream stream, bool synchronous)
 template <typename Params>
 CUresult copy_3d(const Params* params, CUstream stream, bool synchronous) {
   Copy copy;
-  const CUresult converted =
-      params != nullptr ? to_copy_3d(*params, &copy) : CUDA_ERROR_INVALID_VALUE;
+  const CUresult converted = params != nullptr ? to_copy(*params, &copy) : CUDA_ERROR_INVALID_VALUE;
   if constexpr (std::is_same_v<Params, CUDA_MEMCPY3D>) {
     if (converted == CUDA_SUCCESS) copy.described = std::make_shared<CUDA_MEMCPY3D>(*params);
   }
@@ -175,11 +91,11 @@ CUresult side_of(const CUmemcpy3DOperand& operand, uint64_t element, Copy* copy,
   side->base = rows.ptr;
   size_t pitch = 0;
   if (__builtin_mul_overflow(rows.rowLength, element, &pitch)) return CUDA_ERROR_INVALID_VALUE;
-  return place(side, 0, 0, 0, pitch, rows.layerHeight, *copy) ? CUDA_SUCCESS
-                                                              : CUDA_ERROR_INVALID_VALUE;
+  return place_side(side, 0, 0, 0, pitch, rows.layerHeight, *copy) ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult to_copy(const CUDA_MEMCPY3D_BATCH_OP& op, Copy* copy) {
+CUresult to_copy_of_batch(const CUDA_MEMCPY3D_BATCH_OP& op, Copy* copy) {
   const uint64_t element = element_bytes(op);
   if (element == 0 || __builtin_mul_overflow(op.extent.width, element, &copy->width))
     return CUDA_ERROR_INVALID_VALUE;
@@ -205,7 +121,7 @@ CUresult copy_batch(const CUDA_MEMCPY3D_BATCH_OP* ops, size_t count, unsigned lo
   for (const bool submit : {false, true}) {
     for (size_t i = 0; i < count; ++i) {
       Copy copy;
-      CUresult result = to_copy(ops[i], &copy);
+      CUresult result = to_copy_of_batch(ops[i], &copy);
       if (submit) result = run(copy, result, stream, false);
       if (result == CUDA_SUCCESS) continue;
       *failed = i;
@@ -216,10 +132,6 @@ CUresult copy_batch(const CUDA_MEMCPY3D_BATCH_OP* ops, size_t count, unsigned lo
 }
 
 }  // namespace
-
-CUresult fargpu::sim::to_copy(const CUDA_MEMCPY3D& params, Copy* copy) {
-  return to_copy_3d(params, copy);
-}
 
 CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, nullptr, true); }
 CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {

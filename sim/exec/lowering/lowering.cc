@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "sim/exec/ops/op_table.h"
+
 namespace fargpu::sim {
 
 ConstantPool::ConstantPool() { bytes_.resize(kLanes * 16); }  // zeros first: a harmless operand

@@ -2,7 +2,7 @@
 // compiled once per host instruction set, the second once.
 #pragma once
 
-#include "sim/exec/instr.h"
+#include "sim/exec/ops/op_table.h"
 
 namespace fargpu::sim {
 

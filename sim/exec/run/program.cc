@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "sim/exec/run/load.h"
+
 namespace fargpu::sim {
 
 namespace {
