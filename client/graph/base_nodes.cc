@@ -252,6 +252,23 @@ CUresult make_updatable(GraphNode& node) {
   return result;
 }
 
+CUresult set_kernel_attribute(CUgraphNode handle, CUkernelNodeAttrID id,
+                              const CUkernelNodeAttrValue* value) {
+  const GraphLock lock;
+  GraphNode* const node = find_node(handle);
+  if (node == nullptr || value == nullptr || node->params.type() != CU_GRAPH_NODE_TYPE_KERNEL)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+    return node->params.set_attribute(id, *value);
+  if (value->deviceUpdatableKernelNode.devNode != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (value->deviceUpdatableKernelNode.deviceUpdatable != 1)
+    return node->params.set_attribute(id, *value);
+  const CUresult result = make_updatable(*node);
+  if (result == CUDA_SUCCESS)
+    (void)node->params.get_attribute(id, const_cast<CUkernelNodeAttrValue*>(value));
+  return result;
+}
+
 CUresult make_condition(Graph& inside, Context& context, unsigned initial, unsigned flags,
                         CUgraphConditionalHandle* handle) {
   Graph& graph = outermost(inside);

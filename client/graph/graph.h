@@ -127,6 +127,10 @@ CUresult take_condition(GraphNode& node);
 // Kernels may update the kernel node from now on, by the handle that its parameters have then.
 // CUDA_ERROR_NOT_SUPPORTED: the graph is inside of another one.
 CUresult make_updatable(GraphNode& node);
+// An attribute of a kernel node. Where kernels are to update the node, `value` names its device
+// node afterwards: an output, for all its type. Takes the graphs' lock.
+CUresult set_kernel_attribute(CUgraphNode node, CUkernelNodeAttrID id,
+                              const CUkernelNodeAttrValue* value);
 CUresult make_condition(Graph& graph, Context& context, unsigned initial, unsigned flags,
                         CUgraphConditionalHandle* handle);
 

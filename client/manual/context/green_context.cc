@@ -10,7 +10,6 @@
 #include <cstring>
 #include <vector>
 
-#include "client/capture/captures.h"
 #include "client/entry/object_ends.h"
 #include "client/manual/common.h"
 #include "client/manual/context/context_end.h"
@@ -178,24 +177,6 @@ CUresult manual_cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) {
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *pContext = green->handle();
   return CUDA_SUCCESS;
-}
-
-CUresult manual_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
-  Context* const green = find_green(hCtx);
-  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (capture::any() && capture::ends_in_green(green)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  const Object* const event =
-      green->session->find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
-  if (event != nullptr && home_of(event->context) != home_of(green))
-    return CUDA_ERROR_INVALID_HANDLE;
-  return manual_cuCtxRecordEvent(green->handle(), hEvent);
-}
-
-CUresult manual_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
-  Context* const green = find_green(hCtx);
-  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (capture::any() && capture::ends_in_green(green)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return manual_cuCtxWaitEvent(green->handle(), hEvent);
 }
 
 CUresult manual_cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long* greenCtxId) {

@@ -405,20 +405,7 @@ CUresult manual_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAtt
 
 CUresult manual_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                               const CUkernelNodeAttrValue* value) {
-  const GraphLock lock;
-  GraphNode* const node = find_node(hNode);
-  if (node == nullptr || value == nullptr || node->params.type() != CU_GRAPH_NODE_TYPE_KERNEL)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (attr != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
-    return node->params.set_attribute(attr, *value);
-  if (value->deviceUpdatableKernelNode.devNode != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (value->deviceUpdatableKernelNode.deviceUpdatable != 1)
-    return node->params.set_attribute(attr, *value);
-  const CUresult result = make_updatable(*node);
-  // An output, for all its type.
-  if (result == CUDA_SUCCESS)
-    (void)node->params.get_attribute(attr, const_cast<CUkernelNodeAttrValue*>(value));
-  return result;
+  return set_kernel_attribute(hNode, attr, value);
 }
 
 CUresult manual_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {

@@ -93,7 +93,7 @@ CUresult capture_launch(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, CUstream strea
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) result = capture::add(stream, std::move(params), programmatic, &node);
   if (result == CUDA_SUCCESS && updatable != nullptr)
-    result = manual_cuGraphKernelNodeSetAttribute(node, updatable->id, &updatable->value);
+    result = set_kernel_attribute(node, updatable->id, &updatable->value);
   for (const RecordedByKernel& recorded : records) {
     if (result != CUDA_SUCCESS) break;
     result = capture::record_at(recorded.event, stream, {{node}, {recorded.edge}});

@@ -2,6 +2,7 @@
 // may have a place in a capture: then there is nothing to ask the server.
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
+#include "client/manual/context/green_context.h"
 #include "client/manual/sharing/sharing.h"
 #include "client/transfer/ordered_copy.h"
 
@@ -127,6 +128,24 @@ CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
     target.session.host_calls.join_contexts();
   return flush_interprocess(target.session, hEvent,
                             call_cuCtxWaitEvent(target.session, target.context, hCtx, hEvent));
+}
+
+CUresult manual_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
+  Context* const green = find_green(hCtx);
+  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (capture::any() && capture::ends_in_green(green)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const Object* const event =
+      green->session->find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
+  if (event != nullptr && home_of(event->context) != home_of(green))
+    return CUDA_ERROR_INVALID_HANDLE;
+  return manual_cuCtxRecordEvent(green->handle(), hEvent);
+}
+
+CUresult manual_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
+  Context* const green = find_green(hCtx);
+  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (capture::any() && capture::ends_in_green(green)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return manual_cuCtxWaitEvent(green->handle(), hEvent);
 }
 
 }  // namespace fargpu::client
