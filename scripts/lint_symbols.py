@@ -113,6 +113,8 @@ def main():
     table, _ = read_table((ROOT / "scripts/rooms.txt").read_text(encoding="utf-8"))
     try:
         places = [(path, room) for path, room in objects(build) if room in table]
+        if not places:
+            raise ValueError("this is no build of the tree that the script lies in")
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             names = pool.map(symbols, [path for path, _ in places])
             known = [(room, found) for (_, room), found in zip(places, names, strict=True)]

@@ -510,8 +510,10 @@ CUresult describe(Session& session, const Graph& graph, bool for_kernels,
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
                        const HostCopy* before, Description* description) {
   capnp::MallocMessageBuilder message;
-  Describer describer(session, *description, /*with_ids=*/false,
-                      placed.copy != NodeCopy::Way::kDriver);
+  // Copies of a child go the ways that they went when it was made.
+  const bool calls_host =
+      placed.copy != NodeCopy::Way::kDriver || placed.type == CU_GRAPH_NODE_TYPE_GRAPH;
+  Describer describer(session, *description, /*with_ids=*/false, calls_host);
   const CUresult result =
       describer.describe(params, placed, before, message.initRoot<schema::graph::Nodes>());
   if (result == CUDA_SUCCESS) take_bytes(message, description);

@@ -35,6 +35,12 @@ bool is_same(const CopySide& one, const CopySide& other) {
          one.y == other.y && one.z == other.z;
 }
 
+bool is_inside_device(const CopySide& side) {
+  if (side.where == CopySide::Where::kArray) return true;
+  const auto found = Driver::get().allocations().find(side.base);
+  return side.where != CopySide::Where::kHost && found && !found->is_host();
+}
+
 class Memcpy final : public Operation {
  public:
   Memcpy(const CUDA_MEMCPY_NODE_PARAMS& params, const Copy& copy, std::shared_ptr<Context> context)
@@ -50,6 +56,9 @@ class Memcpy final : public Operation {
     return [this] {
       if (context_->error() == CUDA_SUCCESS) run_copy(copy_);
     };
+  }
+  bool joins_chains() const override {
+    return is_inside_device(copy_.from) && is_inside_device(copy_.to);
   }
   bool launch_waits() const override { return launch_waits_for(copy_); }
   std::vector<uint64_t> addresses() const override {

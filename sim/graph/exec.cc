@@ -181,7 +181,8 @@ void Exec::put_on_device(std::shared_ptr<const Plan> plan) {
 }
 
 // What a launch takes of the stream's queue, as counted on an H200 (driver 580): a place for each
-// node, and one for a chain of kernels; what does not depend on each other is spread over queues.
+// node, and one for a chain of kernels and copies inside the device; what does not depend on each
+// other is spread over queues.
 size_t Exec::places_of(const Plan& plan) {
   constexpr size_t kQueues = 8;
   const auto is = [](const Step& step, CUgraphNodeType type) {
@@ -195,9 +196,11 @@ size_t Exec::places_of(const Plan& plan) {
   for (const Step& step : plan.steps) {
     if (!step.operation || is(step, CU_GRAPH_NODE_TYPE_EMPTY) || is(step, CU_GRAPH_NODE_TYPE_HOST))
       continue;
-    const bool in_a_chain = is(step, CU_GRAPH_NODE_TYPE_KERNEL) && step.after.size() == 1 &&
-                            is(plan.steps[step.after[0]], CU_GRAPH_NODE_TYPE_KERNEL) &&
-                            followers[step.after[0]] == 1;
+    const auto joins = [](const Step& one) {
+      return one.operation && one.operation->joins_chains();
+    };
+    const bool in_a_chain = joins(step) && step.after.size() == 1 &&
+                            joins(plan.steps[step.after[0]]) && followers[step.after[0]] == 1;
     places += in_a_chain ? 0 : 1;
   }
   return std::max<size_t>(1, places / std::min<size_t>(plan.lanes, kQueues));

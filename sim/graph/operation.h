@@ -43,6 +43,8 @@ class Operation {
   virtual std::shared_ptr<GraphBlock> block() const { return nullptr; }
   // Where the memory lies that a copy or a fill uses.
   virtual std::vector<uint64_t> addresses() const { return {}; }
+  // Whether it has one place in a queue together with an operation before it that does so, too.
+  virtual bool joins_chains() const { return type_ == CU_GRAPH_NODE_TYPE_KERNEL; }
   // Whether a launch returns when this has been done.
   virtual bool launch_waits() const { return false; }
 
