@@ -94,6 +94,7 @@ ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader de
     outcome.result = driver.cuGraphCreate(&own, 0);
     if (outcome.result != CUDA_SUCCESS) return outcome;
     places.by_words = places_.by_words;
+    places.word_contexts = word_contexts(0);
     outcome.result = build_graph(parts_, description, own, &places);
   }
   if (outcome.result != CUDA_SUCCESS) {
@@ -122,6 +123,13 @@ ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader de
   return outcome;
 }
 
+std::vector<uint16_t> ExecutableGraph::word_contexts(size_t first) const {
+  std::vector<uint16_t> contexts;
+  for (size_t i = first; places_.by_words && i < places_.host_nodes.size(); ++i)
+    contexts.push_back(places_.host_nodes[i]->words->context());
+  return contexts;
+}
+
 // A driver pairs the nodes of which nothing is left with whatever this one has in their places.
 bool ExecutableGraph::has_the_same_left_over(const GraphPlaces& other) const {
   return other.retired == places_.retired && other.idle == places_.idle;
@@ -134,18 +142,20 @@ bool ExecutableGraph::has_node(uint32_t place) const {
 
 CUresult ExecutableGraph::set_node(uint32_t place, schema::graph::Node::Reader description) {
   if (!has_node(place)) return CUDA_ERROR_INVALID_VALUE;
+  const auto first =
+      std::lower_bound(places_.host_places.begin(), places_.host_places.end(), place);
+  auto next = static_cast<size_t>(first - places_.host_places.begin());
   GraphPlaces child;
   child.by_words = places_.by_words;
+  child.word_contexts = word_contexts(next);
   const CUresult result =
       server::set_node(parts_, exec_, places_.nodes[place], description, &child);
   if (result != CUDA_SUCCESS) return result;
   // The driver has found as many host nodes as there were in the child.
   places_.waits = places_.waits || child.waits;
-  auto next = std::lower_bound(places_.host_places.begin(), places_.host_places.end(), place) -
-              places_.host_places.begin();
   for (auto& host : child.host_nodes) {
-    if (static_cast<size_t>(next) == places_.host_nodes.size()) break;
-    places_.host_nodes[static_cast<size_t>(next++)] = std::move(host);
+    if (next == places_.host_nodes.size()) break;
+    places_.host_nodes[next++] = std::move(host);
   }
   return CUDA_SUCCESS;
 }

@@ -56,6 +56,8 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
  private:
   void note_memory(const GraphPlaces& places, const GraphBase* base);
   CUresult make(CUgraph graph, unsigned long long flags, Outcome* outcome);
+  // Of the words of its host nodes, from one on.
+  std::vector<uint16_t> word_contexts(size_t first) const;
   bool has_the_same_left_over(const GraphPlaces& other) const;
   bool has_node(uint32_t place) const;
 

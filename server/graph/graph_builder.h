@@ -32,6 +32,7 @@ struct GraphPlaces {
   std::vector<std::shared_ptr<HostGate::Node>> host_nodes;  // in the order of their places
   std::vector<uint32_t> host_places;                        // these
   bool by_words = false;                                    // host nodes are made with words
+  std::vector<uint16_t> word_contexts;                      // of host nodes that are replaced
   bool waits = false;                                       // for values in memory
   std::vector<std::shared_ptr<GraphBase>> moved;            // that are graphs inside of it now
   std::vector<CUgraphNode> retired;                         // that are to be disabled

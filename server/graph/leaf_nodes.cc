@@ -118,6 +118,11 @@ CUresult add_host(const GraphParts& parts, GraphPlaces& places, CUgraph graph,
     const CUDA_HOST_NODE_PARAMS params = new_host_node(parts, places);
     return driver.cuGraphAddHostNode(made, graph, before, count, &params);
   }
+  // A driver takes operations in the place of others of the same context only.
+  if (const size_t place = places.host_nodes.size(); place < places.word_contexts.size()) {
+    const CUresult entered = parts.core.contexts.enter(places.word_contexts[place]);
+    if (entered != CUDA_SUCCESS) return entered;
+  }
   HostGate::Node& host = new_host(parts, places);
   if (const CUresult result = parts.host_gate.give_words(host); result != CUDA_SUCCESS)
     return result;

@@ -14,12 +14,31 @@ bool is_device(Worker& worker, CUdevice device) {
   return device >= 0 && device < worker.parts().contexts.device_count();
 }
 
+// Launches in streams of other contexts have host nodes in this one: it is idle, but for words that
+// they have not passed (server/stream/host_words.h). In a context that has failed nothing passes.
+void end_context_when_passed(const LaterReply& later, uint16_t id,
+                             const std::function<CUresult(CUcontext)>& end) {
+  later.worker().parts().pending.add([later, id, end] {
+    auto& parts = later.worker().parts();
+    CUresult state = parts.contexts.enter(id);
+    if (state == CUDA_SUCCESS) state = later.worker().driver().cuStreamQuery(CU_STREAM_LEGACY);
+    const bool goes_on = state == CUDA_SUCCESS || state == CUDA_ERROR_NOT_READY;
+    if (goes_on && parts.host_gate.any_to_pass(id)) return false;
+    end_context_when_idle(later, id, end);
+    return true;
+  });
+}
+
 }  // namespace
 
 void end_context_when_idle(const LaterReply& later, uint16_t id,
                            std::function<CUresult(CUcontext)> end) {
-  later.worker().parts().completion.when_idle(id, [later, id, end = std::move(end)](CUresult) {
+  const auto is_idle = [later, id, end = std::move(end)](CUresult state) {
     Worker& worker = later.worker();
+    if (state == CUDA_SUCCESS && worker.parts().host_gate.any_to_pass(id)) {
+      end_context_when_passed(later, id, end);
+      return;
+    }
     // What a kernel printed last must not be lost with its context.
     (void)worker.parts().output.flush();
     Contexts& contexts = worker.parts().contexts;
@@ -55,7 +74,8 @@ void end_context_when_idle(const LaterReply& later, uint16_t id,
           }
           later.send(result);
         });
-  });
+  };
+  later.worker().parts().completion.when_idle(id, is_idle);
 }
 
 Status manual_cuCtxSynchronize(Worker& worker, const Request& request) {

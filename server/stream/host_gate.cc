@@ -79,6 +79,12 @@ size_t HostGate::poll() {
   return reached;
 }
 
+bool HostGate::any_to_pass(uint16_t context) const {
+  return std::any_of(watched_.begin(), watched_.end(), [context](const auto& node) {
+    return node->launches > 0 && node->words->context() == context;
+  });
+}
+
 void HostGate::arrive(Node& node) {
   std::shared_ptr<Call> call;
   {
@@ -212,11 +218,24 @@ void HostGate::give_up(uint16_t context, CUresult why) {
       continue;
     }
     forget(call);
+    if (call.node != nullptr && call.node->words != nullptr && call.node->launches > 0)
+      --call.node->launches;
     entry = end(entry);
   }
-  // Nothing of such a context comes to its nodes any more, unless it is there already.
+  // Nothing of such a context comes to its nodes any more, unless it is there already: also not of
+  // launches in streams of other contexts.
   for (const auto& node : watched_) {
     if (node->words->context() != context) continue;
+    std::deque<std::shared_ptr<Call>> due;
+    {
+      std::lock_guard lock(mutex_);
+      due.swap(node->due);
+      for (const auto& call : due) call->reached = true;
+    }
+    for (const auto& call : due) {
+      tell(call->id, why, /*cancelled=*/true);
+      end(calls_.find(call->id));
+    }
     node->launches = node->runs ? 1 : 0;
     if (!node->runs) node->words->let_go();
   }

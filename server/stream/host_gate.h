@@ -95,6 +95,8 @@ class HostGate {
   size_t poll();
   // Whether there are launches of such nodes.
   bool any_to_poll() const { return !watched_.empty(); }
+  // Whether there are some whose words are in the context.
+  bool any_to_pass(uint16_t context) const;
   // Calls that are in streams.
   size_t waiting() const { return calls_.size(); }
   // The session ends: no stream is held any more.
