@@ -1,5 +1,5 @@
-// EndedGraphs: executable graphs that the client has destroyed while host functions were
-// outstanding.
+// EndedGraphs: executable graphs that the client has destroyed, or that have ended with their
+// context, while host functions were outstanding.
 //
 // A driver may wait in cuGraphExecDestroy for host functions when a launch is under way (seen on an
 // H200 with driver 580), and the executor, which lets functions go on, must not sit there. So such
@@ -37,7 +37,7 @@ class EndedGraphs {
   EndedGraphs(const EndedGraphs&) = delete;
   EndedGraphs& operator=(const EndedGraphs&) = delete;
 
-  // The client has destroyed `graph`, which lives in `context` (0: in none).
+  // `graph`, which lived in `context` (0: in none), is in no table any more.
   void add(uint16_t context, std::shared_ptr<ExecutableGraph> graph);
   // A host function has returned, or will not run.
   void look();

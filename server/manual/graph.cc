@@ -374,11 +374,7 @@ Status manual_fgGraphEnd(Worker& worker, const Request& request) {
 
 Status manual_fgGraphExecDestroy(Worker& worker, const Request& request) {
   return decode_fgGraphExecDestroy(worker, request, [&](const auto& given) {
-    ExecutableGraph* const graph = find_graph(worker, given.exec_id);
-    if (graph != nullptr)
-      worker.parts().ended_graphs.add(worker.parts().handles.context_of(given.exec_id),
-                                      graph->shared_from_this());
-    worker.remove(given.exec_id);
+    worker.remove(given.exec_id);  // ended_graphs is told
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

@@ -35,6 +35,9 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
       completion(core, stream_holds),
       ended_graphs(core, host_gate, completion) {
   handles.when_ended([this](const ObjectEnd& end) {
+    // Destroyed by the client, or with its context.
+    if (rpc::handle_kind(end.id) == rpc::HandleKind::kGraphExec)
+      ended_graphs.add(end.context, static_cast<ExecutableGraph*>(end.handle)->shared_from_this());
     tell_object_end(*this, end);
     kept_objects.ended(end.id);
   });

@@ -68,6 +68,7 @@ int main() {
   const CUdeviceptr at = device_memory(64);
   const CUstream stream = make_stream(), beside = make_stream();
   CU(cuMemsetD32(at, 0, 16));
+  CU(cuCtxSynchronize());
 
   step("the end of a graph behind a function of its stream");
   for (unsigned round = 1; round <= 3; ++round) {
