@@ -259,7 +259,7 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph,
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
   // Seen on an H200 with driver 580, now and then.
-  if (Driver::get().settings().stream_waits) {
+  if (Driver::initialized() && Driver::get().settings().stream_waits) {
     const auto exec = Driver::get().registry().find<Exec>(hGraphExec);
     if (exec && exec->is_under_way()) wait_for_host_functions();
   }

@@ -36,6 +36,7 @@ struct Memory {
   Memory() {
     CHECK(cudaMalloc(&words, kWords * sizeof(unsigned)));
     CHECK(cudaMemset(words, 0, kWords * sizeof(unsigned)));
+    CHECK(cudaDeviceSynchronize());  // streams here do not wait for the legacy one
   }
   ~Memory() { cudaFree(words); }
   Memory(const Memory&) = delete;
@@ -81,7 +82,7 @@ bool is_kernel(cudaGraphNode_t node, const void* function, cudaKernelNodeParams*
 void parameters_are_kept_and_set_again() {
   const Memory from, first, second, third;
   const Stream stream;
-  put<<<1, kWords>>>(from, 5, kWords);
+  put<<<1, kWords, 0, stream>>>(from, 5, kWords);
   cudaGraph_t graph;
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   add<<<2, kWords / 2, 0, stream>>>(from, first, kWords);
