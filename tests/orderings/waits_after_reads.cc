@@ -190,7 +190,7 @@ void two_contexts(Source& source) {
 // Its kernel is one that has run: the first launch of a kernel may wait for all that runs.
 void fault(Source& source, CUstream stream, CUstream other) {
   step("an error of another stream");
-  CU(launch(spin, other, 10 * kLong));
+  CU(launch(spin, other, 100 * kLong));
   CU(launch(store, other, CUdeviceptr{16}, 1));
   CUresult result = CUDA_SUCCESS;
   source.read(stream);
