@@ -46,8 +46,11 @@ Context::Context(Device& device, unsigned flags, bool primary)
 }
 
 void Context::fail(CUresult error, std::string_view text) {
-  int expected = CUDA_SUCCESS;
-  if (error_.compare_exchange_strong(expected, error)) report_to_program(text);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (error_.load() != CUDA_SUCCESS) return;
+  report_to_program(text);  // who sees the error may end the process at once
+  error_.store(error);
 }
 
 std::shared_ptr<Stream> Context::per_thread_stream() {
