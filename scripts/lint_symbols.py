@@ -5,7 +5,8 @@ A function may be declared in a room below and defined in one above: no include 
 the linker's edge does. scripts/rooms_held.txt lists the edges that are there today; one that is
 not listed there is wrong, and so is a line without an edge.
 
-Looks at the objects of a build folder that is up to date; tests and benchmarks are left out.
+Looks at the objects of a build folder in which the target `product` is up to date; tests and
+benchmarks are left out.
 """
 
 import argparse
@@ -112,14 +113,14 @@ def main():
     build = options.build.resolve()
     table, _ = read_table((ROOT / "scripts/rooms.txt").read_text(encoding="utf-8"))
     try:
-        places = [(path, room) for path, room in objects(build) if room in table]
+        places = [(p, room) for p, room in objects(build) if room in table and p.exists()]
         if not places:
             raise ValueError("this is no build of the tree that the script lies in")
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             names = pool.map(symbols, [path for path, _ in places])
             known = [(room, found) for (_, room), found in zip(places, names, strict=True)]
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
-        print(f"error: {error}; build everything in {build} first", file=sys.stderr)
+        print(f"error: {error}; build the target product in {build}", file=sys.stderr)
         return 2
     wrong = forbidden(link_edges(known), table)
     if options.graph:
