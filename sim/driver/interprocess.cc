@@ -72,24 +72,32 @@ Result<SharedEvent> SharedEvent::open(Fd file, uint64_t key) {
   return SharedEvent(std::move(page));
 }
 
-uint64_t SharedEvent::begin_record() const {
-  page_->recorder.store(getpid());
-  return page_->submitted.fetch_add(1) + 1;
-}
+namespace {
 
-void SharedEvent::reached(uint64_t record) const {
-  uint64_t before = page_->reached.load();
-  while (before < record && !page_->reached.compare_exchange_weak(before, record)) {
+void raise_to(std::atomic<uint64_t>& number, uint64_t to) {
+  uint64_t before = number.load();
+  while (before < to && !number.compare_exchange_weak(before, to)) {
   }
 }
+
+}  // namespace
+
+uint64_t SharedEvent::begin_record() const {
+  const uint64_t record = page_->begun.fetch_add(1) + 1;
+  place_of(record).process.store(getpid());
+  raise_to(page_->submitted, record);
+  return record;
+}
+
+void SharedEvent::reached(uint64_t record) const { raise_to(place_of(record).reached, record); }
 
 uint64_t SharedEvent::newest() const { return page_->submitted.load(); }
 uint64_t SharedEvent::key() const { return page_->key.load(); }
 
 bool SharedEvent::is_reached(uint64_t record) const {
-  if (page_->reached.load() >= record) return true;
-  const pid_t recorder = page_->recorder.load();
-  return kill(recorder, 0) != 0 && errno == ESRCH;
+  const Record& place = place_of(record);
+  if (place.reached.load() >= record) return true;
+  return kill(place.process.load(), 0) != 0 && errno == ESRCH;
 }
 
 void SharedEvent::wait(uint64_t record) const {

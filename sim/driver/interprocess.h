@@ -24,8 +24,9 @@ namespace fargpu::sim {
 class Context;
 class Pool;
 
-// The record and the wait of an event that several processes have. The newest record counts, of
-// whichever process; one whose process has died counts as reached.
+// The records and the waits of an event that several processes have. A wait is for the record that
+// was the newest when it began, of whichever process: a later one, in another stream, may be reached
+// first. A record whose process has died counts as reached.
 class SharedEvent {
  public:
   static Result<SharedEvent> create();
@@ -41,10 +42,17 @@ class SharedEvent {
   int descriptor() const { return page_.descriptor(); }
 
  private:
-  struct Page {
-    std::atomic<uint64_t> key, submitted, reached;
-    std::atomic<int32_t> recorder;  // the process of the newest record
+  // Of a record, until the one with a number larger by kRecords is reached.
+  struct Record {
+    std::atomic<uint64_t> reached;  // its number, or that of an earlier one
+    std::atomic<int32_t> process;
   };
+  static constexpr size_t kRecords = 64;
+  struct Page {
+    std::atomic<uint64_t> key, begun, submitted;
+    std::array<Record, kRecords> records;
+  };
+  Record& place_of(uint64_t record) const { return page_->records[record % kRecords]; }
   explicit SharedEvent(SharedValue<Page> page) : page_(std::move(page)) {}
   SharedValue<Page> page_;
 };

@@ -124,5 +124,29 @@ TEST_F(ContextTest, EventsOfAWholeContext) {
   EXPECT_CU(CUDA_SUCCESS, cuEventQuery(event));
 }
 
+// Of an event for other processes, too.
+TEST_F(ContextTest, AWaitIsForTheRecordOfItsTime) {
+  for (const unsigned flags : {unsigned{CU_EVENT_DISABLE_TIMING},
+                               unsigned{CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS}}) {
+    PinnedWords gate(1);
+    CUstream held = nullptr, idle = nullptr, waiting = nullptr;
+    for (CUstream* const stream : {&held, &idle, &waiting})
+      OK(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+    CUevent event = nullptr;
+    OK(cuEventCreate(&event, flags));
+    OK(cuStreamWaitValue32(held, gate.device(), 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuEventRecord(event, held));
+    OK(cuStreamWaitEvent(waiting, event, 0));
+    OK(cuEventRecord(event, idle));
+    OK(cuStreamSynchronize(idle));
+    EXPECT_CU(CUDA_SUCCESS, cuEventQuery(event));
+    EXPECT_CU(CUDA_ERROR_NOT_READY, cuStreamQuery(waiting));
+    gate.store(0, 1);
+    OK(cuStreamSynchronize(waiting));
+    OK(cuEventDestroy(event));
+    for (CUstream const stream : {held, idle, waiting}) OK(cuStreamDestroy(stream));
+  }
+}
+
 }  // namespace
 }  // namespace fargpu::sim_test
