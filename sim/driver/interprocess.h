@@ -25,8 +25,8 @@ class Context;
 class Pool;
 
 // The records and the waits of an event that several processes have. A wait is for the record that
-// was the newest when it began, of whichever process: a later one, in another stream, may be reached
-// first. A record whose process has died counts as reached.
+// was the newest when it began, of whichever process: a later one, in another stream, may be
+// reached first. A record whose process has died counts as reached.
 class SharedEvent {
  public:
   static Result<SharedEvent> create();
