@@ -8,19 +8,20 @@
 #include "client/memory/address_map.h"
 #include "client/process/process.h"
 #include "client/process/tables.h"
+#include "client/stream/host_turns.h"
 #include "client/stream/stream_queue.h"
 
 namespace fargpu::client {
 namespace {
 
-// As seen on an H200 with driver 580 (docs/measurements/2026-11-28-calls-that-wait.md). A queue too
-// few counted stops the worker where a driver stops its caller; one too many stops a thread that
+// As seen on an H200 with driver 580 (docs/measurements/2026-11-28-calls-that-wait.md). One place
+// too few stops the worker where a driver stops its caller; one too many stops a thread that
 // natively goes on.
 constexpr uint64_t kQueues = 8;
 // More kernels side by side take more than their part of the queues: 400 of them 120 places.
 constexpr uint64_t kManyKernels = 160, kQueuesOfManyKernels = 3;
 // More host nodes than this, beside others, wait for words in memory (server/stream/host_words.h).
-constexpr uint64_t kMostHostNodes = 26;
+constexpr uint64_t kMostHostNodes = HostTurns::kMost / HostTurns::kOfHostNode;
 
 bool is_inside_device(CUmemorytype type, CUdeviceptr address) {
   if (type == CU_MEMORYTYPE_ARRAY) return true;

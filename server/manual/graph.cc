@@ -374,7 +374,7 @@ Status manual_fgGraphEnd(Worker& worker, const Request& request) {
 
 Status manual_fgGraphExecDestroy(Worker& worker, const Request& request) {
   return decode_fgGraphExecDestroy(worker, request, [&](const auto& given) {
-    worker.remove(given.exec_id);  // ended_graphs is told
+    worker.remove(given.exec_id);  // SessionParts hands it to ended_graphs
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

@@ -110,18 +110,17 @@ void HostGate::pass(Node& node) {
 void HostGate::not_launched(uint64_t id, CUresult why) {
   const auto found = calls_.find(id);
   if (found == calls_.end()) return;
-  Call& call = *found->second;
-  forget(call);
-  if (call.node != nullptr && call.node->words != nullptr && call.node->launches > 0)
-    --call.node->launches;
+  forget(*found->second);
   end(found);
   tell(id, why, /*cancelled=*/true);
 }
 
 void HostGate::forget(const Call& call) {
   if (call.node == nullptr) return;
+  Node& node = *call.node;
+  if (node.words != nullptr && node.launches > 0) --node.launches;
   std::lock_guard lock(mutex_);
-  std::erase_if(call.node->due, [&](const auto& due) { return due.get() == &call; });
+  std::erase_if(node.due, [&](const auto& due) { return due.get() == &call; });
 }
 
 void HostGate::reached_in_graph(void* pointer) {
@@ -218,8 +217,6 @@ void HostGate::give_up(uint16_t context, CUresult why) {
       continue;
     }
     forget(call);
-    if (call.node != nullptr && call.node->words != nullptr && call.node->launches > 0)
-      --call.node->launches;
     entry = end(entry);
   }
   // Nothing of such a context comes to its nodes any more, unless it is there already: also not of

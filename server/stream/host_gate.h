@@ -123,7 +123,7 @@ class HostGate {
   // A launch is at a node with words, or may go on behind it.
   void arrive(Node& node);
   void pass(Node& node);
-  // A call in a graph that its node will not get.
+  // A call in a graph that its node will not get, as the launch does not come to it.
   void forget(const Call& call);
   using Calls = std::unordered_map<uint64_t, std::shared_ptr<Call>>;
   void add(std::shared_ptr<Call> call);
