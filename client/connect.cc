@@ -15,7 +15,6 @@
 #include "client/process/session.h"
 #include "client/process/silent_calls.h"
 #include "client/settings/job.h"
-#include "client/timeline/session_timeline.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/touches.h"
@@ -26,7 +25,6 @@
 #include "common/bootstrap/open_session.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
-#include "generated/client/internal_calls.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/opcodes.h"
 
@@ -60,7 +58,6 @@ Device read_device(schema::Device::Reader reader, int ordinal) {
 Snapshot read_welcome(schema::Welcome::Reader welcome) {
   Snapshot snapshot;
   snapshot.session_id = welcome.getSessionId();
-  snapshot.server_version = welcome.getServerVersion();
   snapshot.driver_version = welcome.getDriverVersion();
   snapshot.driver_name = welcome.getDriverName();
   snapshot.max_bulk_bytes = welcome.getMaxBulkBytes();
@@ -95,18 +92,16 @@ void look_at_values(Session& session) {
   if (before_wait(session) == CUDA_SUCCESS) (void)session.channel().flush();
 }
 
-constexpr timeline::Calls kTimelineCalls{call_fgTimelineStart, call_fgTimelineClock,
-                                         call_fgTimelineTake};
 constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
                               .before_host_function = before_host_function,
                               .host_function_returned = host_function_returned,
                               .look_at_values = look_at_values,
-                              .before_exit = before_exit,
-                              .timeline_calls = &kTimelineCalls};
+                              .before_exit = before_exit};
 
 // What becomes a session when the devices of all servers are known.
 struct Opened {
   uint64_t daemon = 0;  // its id
+  Link::Server server;
   Snapshot snapshot;
   std::unique_ptr<transport::Transport> transport, bulk;
   rpc::ChannelOptions options;
@@ -138,8 +133,7 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
     wire::SegmentReader reader(opened.welcome.body());
     const auto welcome = reader.getRoot<schema::Welcome>();
     Snapshot snapshot = read_welcome(welcome);
-    snapshot.known = opened.known;
-    hide_what_server_lacks(snapshot.devices, snapshot.known);
+    hide_what_server_lacks(snapshot.devices, opened.known);
     for (const std::string& failure : made.failures) {
       log::warn("going on over {}, because a better transport failed: {}", made.describe(),
                 failure);
@@ -149,8 +143,9 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
     options.limits = greeting.limits;
     options.sync_all = settings.sync_all;
     options.tells_nothing = tells_nothing;
-    return Opened{welcome.getDaemonId(), std::move(snapshot), std::move(made.transport),
-                  std::move(made.bulk), options};
+    return Opened{welcome.getDaemonId(), {welcome.getServerVersion(), opened.known},
+                  std::move(snapshot),   std::move(made.transport),
+                  std::move(made.bulk),  options};
   } catch (const kj::Exception&) {
     return Status(StatusCode::kProtocol, "the server's answer to the hello is malformed");
   }
@@ -185,8 +180,8 @@ Result<Sessions> connect_to(const std::vector<std::string>& servers,
     Settings own = settings;
     own.server = servers[i];
     sessions.push_back(std::make_unique<Session>(SessionIdentity{tables, static_cast<unsigned>(i)},
-                                                 std::move(own), std::move(all[i].snapshot),
-                                                 kHooks));
+                                                 std::move(own), std::move(all[i].server),
+                                                 std::move(all[i].snapshot), kHooks));
     sessions.back()->attach(std::move(all[i].transport), std::move(all[i].bulk), all[i].options);
   }
   return sessions;

@@ -3,9 +3,9 @@
 
 A room is a folder. An include of a file in another room is right when the table lets it. What
 apigen makes is looked at, too (rooms generated/...), and so are its templates: one that lies in
-schema/ belongs to generated/schema, one in client/ to generated/client, one in client/nvml/ to
-generated/client/nvml, one in common/rpc/ to generated/rpc. Tests and benchmarks may include
-everything.
+schema/ belongs to generated/schema, one in client/ to generated/client, one in a folder of client/
+or server/ to that of generated/, one in common/rpc/ to generated/rpc. Tests and benchmarks may
+include everything.
 No CMake target may list a source that lies in another target's folder.
 
 scripts/rooms_held.txt has figures of the table that may only go down: its arrows, the floors of the
@@ -61,9 +61,11 @@ def reach(table):
 
 def room_of(path):
     if path.endswith(".j2"):
-        folders = path.split("/")
-        below = "/nvml" if folders[1] == "nvml" else ""
-        return "generated/" + folders[folders[0] == "common"] + below
+        tree, folder, *_ = path.split("/")
+        if tree == "common":
+            return f"generated/{folder}"
+        alone = tree == "schema" or folder == "templates"
+        return f"generated/{tree}" if alone else f"generated/{tree}/{folder}"
     return path.rpartition("/")[0]
 
 
@@ -240,7 +242,7 @@ def generated():
         return {
             "generated/" + path.relative_to(out).as_posix(): path.read_text(encoding="utf-8")
             for room in ("client", "server", "schema")
-            for path in sorted((out / room).glob("*"))
+            for path in sorted((out / room).rglob("*"))
             if path.suffix in (".h", ".cc")
         }
 

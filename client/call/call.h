@@ -4,8 +4,8 @@
 //   cuX          exported C entry (generated): CallScope checks state, traces, then calls
 //                manual_cuX or call_cuX
 //   manual_cuX   hand-written body in client/manual/ (call classes local and manual)
-//   call_cuX     generated: encodes the arguments, sends, waits if the class says so, decodes the
-//                outputs
+//   call_cuX     generated: looks handles up, encodes the arguments, sends, waits if the class says
+//                so, decodes the outputs; call_fgX leaves the message to wire::fgX
 // No exception leaves any of them. Thread safe unless said otherwise.
 #pragma once
 
@@ -15,16 +15,14 @@
 #include <memory>
 #include <span>
 
-#include "common/rpc/channel.h"
+#include "client/link/link.h"
 #include "common/rpc/handle_kind.h"
-#include "common/wire/frame.h"
 
 namespace fargpu::client {
 
 class ContextScope;      // context.h
 struct Context;          // context.h
 struct CurrentContexts;  // context.h
-class RemoteHost;        // remote_host.h
 class Session;           // session.h: a connection, its snapshot of devices, what is bound to it
 
 // What must hold before a call may run; otherwise the entry returns NOT_INITIALIZED, DEINITIALIZED,
@@ -102,26 +100,15 @@ class CallTarget {
   ContextScope* const borrowed_;
 };
 
-// Whether the server has a message for the call; and the refusal of one that it lacks: logs `name`
-// with the server's version once, returns CUDA_ERROR_NOT_SUPPORTED.
-bool server_knows(const Session& session, uint16_t opcode);
-CUresult unknown_to_server(const Session& session, const char* name);
-
-rpc::Channel& channel(Session& session);
-RemoteHost& remote_host(Session& session);
-// Whether host memory may be shared with the worker or accessed by its adapter (settings.h).
-bool zero_copy(const Session& session);
 bool has_current_context();
 // The context (a handle) of device or host memory; nullptr: none.
 const void* context_of_memory(CUdeviceptr pointer);
-// Wire id of the thread's current context; 0: none.
-uint16_t current_context_id();
-// The same for the frame of work in `stream`: that of a green context has its own default streams.
+// Wire id of the context for the frame of work in `stream`: the current one, but a green one has
+// default streams of its own. 0: none.
 uint16_t stream_context_id(CUstream stream);
 
-// Session-lost and protocol failures as a CUresult; logs once. CUDA_ERROR_DEVICE_UNAVAILABLE for
-// kLost and kTimeout.
-CUresult from_status(const Status& status);
+// The connection of a session, which is not known here.
+Link& link_of(Session& session);
 
 // Handles. An application's handle value IS the typed id, made by the client
 // (common/rpc/handle_kind.h). 0 stays 0. Streams also pass CU_STREAM_LEGACY (1).

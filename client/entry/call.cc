@@ -4,10 +4,7 @@
 
 #include <array>
 #include <exception>
-#include <mutex>
 #include <new>
-#include <set>
-#include <string>
 #include <vector>
 
 #include "client/call/error_log.h"
@@ -52,15 +49,6 @@ CUresult check_context(const CurrentContexts& current) {
   const Context* const named = current.green != nullptr ? current.green : current.top;
   if (!named->usable()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return static_cast<CUresult>(current.top->sticky.load(std::memory_order_relaxed));
-}
-
-// Once per process and name.
-bool first_time(const char* name) {
-  // Never destroyed: calls come until the very end of the process.
-  static auto& mutex = *new std::mutex;
-  static auto& named = *new std::set<std::string>;
-  std::lock_guard lock(mutex);
-  return named.insert(name).second;
 }
 
 // Returned once: the first thread that takes it reports it.
@@ -121,23 +109,7 @@ CUresult CallScope::finish(CUresult result) {
   return result;
 }
 
-rpc::Channel& channel(Session& session) { return session.channel(); }
-
-RemoteHost& remote_host(Session& session) { return session.remote_host; }
-
-bool zero_copy(const Session& session) { return session.settings.zero_copy; }
-
-bool server_knows(const Session& session, uint16_t opcode) {
-  return session.snapshot.known.contains(opcode);
-}
-
-CUresult unknown_to_server(const Session& session, const char* name) {
-  if (first_time(name)) {
-    log::warn("{} is not known to the server (fargpu {}); a newer release there may have it", name,
-              session.snapshot.server_version);
-  }
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
+Link& link_of(Session& session) { return session; }
 
 bool has_current_context() { return current_context() != nullptr && named_current()->usable(); }
 
@@ -149,34 +121,9 @@ const void* context_of_memory(CUdeviceptr pointer) {
   return region && region->context != nullptr ? region->context->handle() : nullptr;
 }
 
-uint16_t current_context_id() {
-  const Context* context = current_context();
-  return context == nullptr ? 0 : context->wire_id;
-}
-
 uint16_t stream_context_id(CUstream stream) {
   const Context* context = is_default_stream(stream) ? named_current() : current_context();
   return context == nullptr ? 0 : context->wire_id;
-}
-
-CUresult from_status(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kOk:
-      return CUDA_SUCCESS;
-    case StatusCode::kLost:
-    case StatusCode::kTimeout:
-      return Process::get().state() == ProcessState::kExiting ? CUDA_ERROR_DEINITIALIZED
-                                                              : CUDA_ERROR_DEVICE_UNAVAILABLE;
-    case StatusCode::kInvalidArgument:
-      log::warn("{}", status.message());
-      return CUDA_ERROR_INVALID_VALUE;
-    case StatusCode::kUnsupported:
-      log::warn("{}", status.message());
-      return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-      log::error("{}", status.message());
-      return CUDA_ERROR_UNKNOWN;
-  }
 }
 
 NewHandle::NewHandle(Session& session, rpc::HandleKind kind)

@@ -34,7 +34,7 @@ CUresult make_stream(Session& session, const Context& context, const NewStream& 
     functions.end_load(kEveryDevice);
     return result;
   }
-  if (!server_knows(session, schema::op_fgStreamCreate)) return call();
+  if (!session.knows(schema::op_fgStreamCreate)) return call();
   return call_fgStreamCreate(session, context.wire_id, wanted.kind, wanted.flags, wanted.priority,
                              stream);
 }

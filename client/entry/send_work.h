@@ -14,8 +14,8 @@ namespace fargpu::client {
 // `body(stream)`: the message, given the stream's id on the wire; it has bytes(). Any thread.
 template <typename Body>
 CUresult send_work(const CallTarget& target, uint16_t opcode, CUstream stream, Body&& body) {
-  if (!server_knows(target.session, opcode)) [[unlikely]]
-    return unknown_to_server(target.session, schema::opcode_name(opcode));
+  if (!target.session.knows(opcode)) [[unlikely]]
+    return target.session.unknown(schema::opcode_name(opcode));
   return without_exception([&]() -> CUresult {
     const Submission work(target.session, target.context, stream,
                           Submission::kHostMemory | Submission::kQueuePlace);

@@ -48,7 +48,7 @@ std::shared_ptr<StreamWords> words_for(Session& session, CUstream stream) {
   if (session.awaits_notices() || rpc::counted() || green_of(stream) != nullptr) return nullptr;
   Context* const owner = context_of(stream);
   if (owner == nullptr || owner->session != &session) return nullptr;
-  return session.stream_words.get(session, *owner);
+  return session.stream_words.get(*owner);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "client/process/session.h"
 #include "common/base/log.h"
 #include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -56,7 +57,7 @@ std::map<CUdeviceptr, uint64_t>& freed_by() {
 
 void end_base(Graph& graph) {
   if (graph.base != nullptr && !graph.base->lost.load())
-    (void)call_fgGraphEnd(*graph.base, 0, graph.id);
+    (void)wire::fgGraphEnd(*graph.base, 0, graph.id);
   graph.base = nullptr;
 }
 
@@ -245,8 +246,8 @@ CUresult make_updatable(GraphNode& node) {
   unsigned long long device_node = 0;
   unsigned number = 0;
   result = ask_base(graph, session, [&] {
-    return call_fgGraphUpdatable(session, context.wire_id, graph.id, description.bytes.data(),
-                                 description.bytes.size(), &device_node, &number);
+    return wire::fgGraphUpdatable(session, context.wire_id, graph.id, description.bytes.data(),
+                                  description.bytes.size(), &device_node, &number);
   });
   if (result == CUDA_SUCCESS) node.params.set_device_node(device_node, number);
   return result;
@@ -279,7 +280,7 @@ CUresult make_condition(Graph& inside, Context& context, unsigned initial, unsig
   Session& session = *context.session;
   unsigned long long made = 0;
   const CUresult result = ask_base(graph, session, [&] {
-    return call_fgGraphConditional(session, context.wire_id, graph.id, initial, flags, &made);
+    return wire::fgGraphConditional(session, context.wire_id, graph.id, initial, flags, &made);
   });
   if (result != CUDA_SUCCESS) return result;
   graph.conditions.push_back(made);

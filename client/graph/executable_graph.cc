@@ -17,6 +17,7 @@
 #include "common/base/thread.h"
 #include "generated/client/calls.h"
 #include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
 
@@ -37,7 +38,7 @@ CUresult send_ahead(Session& session, uint16_t context, uint64_t exec,
                     const Description& description, std::span<const std::byte>* last) {
   const size_t most = session.snapshot.max_bulk_bytes;
   for (*last = description.bytes; last->size() > most; *last = last->subspan(most)) {
-    const CUresult result = call_fgGraphPiece(session, context, exec, last->data(), most);
+    const CUresult result = wire::fgGraphPiece(session, context, exec, last->data(), most);
     if (result == CUDA_SUCCESS) continue;
     log::warn("a graph of {} nodes takes {} bytes, more than server {} accepts",
               description.nodes_by_place.size(), description.bytes.size(), session.settings.server);

@@ -18,6 +18,7 @@
 #include "common/base/sha256.h"
 #include "common/fatbin/prelinked.h"
 #include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
@@ -49,9 +50,7 @@ bool names_target(const JitOptions& jit) {
 }
 
 // Servers have known blocks of prelinked containers for as long as this call.
-bool links_images(const Session& session) {
-  return session.snapshot.known.contains(schema::op_fgStreamSynchronize);
-}
+bool links_images(const Session& session) { return session.knows(schema::op_fgStreamSynchronize); }
 
 // With the containers of its objects, of which the driver takes what it needs.
 template <typename Load>
@@ -164,7 +163,7 @@ CUresult load_by_hash(Session& session, ImageBytes bytes,
     CUresult result = load(hash.data());
     if (report::enabled() && result == CUDA_SUCCESS && uploads == 0) report::count_image_found();
     if (result != CUDA_ERROR_NOT_FOUND) return result;
-    if (upload != 0) result = call_fgImageUploaded(session, current_context_id(), upload);
+    if (upload != 0) result = wire::fgImageUploaded(session, current_context_id(), upload);
     if (upload != 0 && result != CUDA_SUCCESS) return result;
     if (uploads == kMaxUploads) {
       log::warn("image {} of {} bytes does not stay in the server's image cache", to_hex(hash),
@@ -355,8 +354,8 @@ CUresult function_names(Session& session, const ImageRecord& image,
   std::string text(kMaxNamesBytes, '\0');
   const bool library = image.kind() == rpc::HandleKind::kLibrary;
   const CUresult result =
-      call_fgImageNames(session, current_context_id(), image.id, library ? 1 : 0, UINT32_MAX,
-                        &count, &bytes, text.data());
+      wire::fgImageNames(session, current_context_id(), image.id, library ? 1 : 0, UINT32_MAX,
+                         &count, &bytes, text.data());
   if (result != CUDA_SUCCESS) return result;
   text.resize(std::min(bytes, text.size()));
   size_t at = 0;

@@ -4,13 +4,13 @@
 #include <optional>
 
 #include "client/call/call.h"
-#include "client/call/input.h"
 #include "client/call/report.h"
+#include "client/link/input.h"
 #include "client/object/context.h"
 #include "client/process/session.h"
 #include "common/base/log.h"
 #include "common/wire/image_piece.h"
-#include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -48,10 +48,10 @@ class ImageSender {
     const Input plain(frame.empty() ? piece.data() : nullptr, piece.size());
     const CUresult result =
         frame.empty()
-            ? call_fgImagePut(session_, current_context_id(), hash_.data(), bytes_, offset_,
-                              plain.data(), piece.size(), upload_)
-            : call_fgImagePutPacked(session_, current_context_id(), hash_.data(), bytes_, offset_,
-                                    piece.size(), frame.data(), frame.size(), upload_);
+            ? wire::fgImagePut(session_, current_context_id(), hash_.data(), bytes_, offset_,
+                               plain.data(), piece.size(), upload_)
+            : wire::fgImagePutPacked(session_, current_context_id(), hash_.data(), bytes_, offset_,
+                                     piece.size(), frame.data(), frame.size(), upload_);
     offset_ += piece.size();
     sent_ += frame.empty() ? piece.size() : frame.size();
     return result;

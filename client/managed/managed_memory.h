@@ -28,7 +28,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/call/input.h"
+#include "client/link/input.h"
 #include "client/managed/page_access.h"
 #include "common/advice/range_advice.h"
 

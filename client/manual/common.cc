@@ -51,7 +51,7 @@ CUresult find_variable(const CallTarget& target, const char* function, const Obj
   const bool is_library = image.kind() == rpc::HandleKind::kLibrary;
   int managed = 0;
   const CUresult result =
-      server_knows(target.session, schema::op_fgImageVariable)
+      target.session.knows(schema::op_fgImageVariable)
           ? call_fgImageVariable(target.session, target.context, image.id, is_library ? 1 : 0, name,
                                  address, bytes, &managed)
           : ask_for_variable(target, image, name, address, bytes);

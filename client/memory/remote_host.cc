@@ -4,12 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "client/call/call.h"
+#include "client/link/link.h"
 #include "client/memory/address_map.h"
+#include "client/memory/shared_segment.h"
 #include "client/object/context.h"
 #include "common/base/log.h"
 #include "common/transport/transport.h"
-#include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -22,13 +23,13 @@ void tell_once(const std::string& why) {
 
 }  // namespace
 
-bool RemoteHost::possible(Session& session) {
-  if (!zero_copy(session) || channel(session).transport().remote_memory() == nullptr) return false;
+bool RemoteHost::possible() {
+  if (link_.remote_memory() == nullptr) return false;
   {
     std::lock_guard lock(mutex_);
     if (possible_) return *possible_;
   }
-  const CUresult result = call_fgRemoteProbe(session, current_context_id(), kPieceBytes);
+  const CUresult result = wire::fgRemoteProbe(link_, current_context_id(), kPieceBytes);
   if (result != CUDA_SUCCESS)
     tell_once("the server cannot register its staging memory, error " + std::to_string(result));
   std::lock_guard lock(mutex_);
@@ -36,17 +37,16 @@ bool RemoteHost::possible(Session& session) {
   return *possible_;
 }
 
-transport::RegistrationCache& RemoteHost::cache(Session& session) {
+transport::RegistrationCache& RemoteHost::cache() {
   std::lock_guard lock(mutex_);
   // No limit of its own: pinned memory is locked natively, too.
   if (!cache_) {
-    cache_ = std::make_unique<transport::RegistrationCache>(
-        *channel(session).transport().remote_memory(), UINT64_MAX);
+    cache_ = std::make_unique<transport::RegistrationCache>(*link_.remote_memory(), UINT64_MAX);
   }
   return *cache_;
 }
 
-bool RemoteHost::make_room(Session& session) {
+bool RemoteHost::make_room() {
   std::set<Registration> idle;
   {
     std::lock_guard lock(mutex_);
@@ -54,20 +54,20 @@ bool RemoteHost::make_room(Session& session) {
   }
   // A copy that another thread sends meanwhile holds its registration itself, and returns it by
   // sent().
-  return !idle.empty() && call_fgHostUnshare(session, current_context_id(), 0) == CUDA_SUCCESS;
+  return !idle.empty() && unshare(link_, functions_, current_context(), 0) == CUDA_SUCCESS;
 }
 
-std::optional<RemoteHost::RegisteredRange> RemoteHost::find(Session& session, const Region& region,
+std::optional<RemoteHost::RegisteredRange> RemoteHost::find(const Region& region,
                                                             uint64_t address) {
-  if (!possible(session)) return std::nullopt;
+  if (!possible()) return std::nullopt;
   {
     std::lock_guard lock(mutex_);
     if (refused_.contains(region.base)) return std::nullopt;
   }
-  transport::RegistrationCache& known = cache(session);
+  transport::RegistrationCache& known = cache();
   const std::span memory(reinterpret_cast<std::byte*>(region.base), region.bytes);
   auto registration = known.get(memory, transport::RemoteAccess::kReadWrite);
-  if (registration.status().code() == StatusCode::kNoCapacity && make_room(session))
+  if (registration.status().code() == StatusCode::kNoCapacity && make_room())
     registration = known.get(memory, transport::RemoteAccess::kReadWrite);
   if (!registration.ok()) {
     tell_once(registration.status().message());
@@ -84,7 +84,7 @@ void RemoteHost::sent(const RegisteredRange& range) {
   in_use_.insert(range.registration);
 }
 
-CUresult RemoteHost::remove(Session& session, const Region& region) {
+CUresult RemoteHost::remove(const Region& region) {
   const std::span memory(reinterpret_cast<std::byte*>(region.base), region.bytes);
   {
     std::lock_guard lock(mutex_);
@@ -92,7 +92,7 @@ CUresult RemoteHost::remove(Session& session, const Region& region) {
     if (!cache_ || cache_->find(memory, transport::RemoteAccess::kNone) == nullptr)
       return CUDA_SUCCESS;
   }
-  const CUresult result = call_fgHostUnshare(session, current_context_id(), 0);
+  const CUresult result = unshare(link_, functions_, current_context(), 0);
   std::lock_guard lock(mutex_);
   std::erase_if(in_use_, [&memory](const Registration& registration) {
     return registration->memory().data() == memory.data();
@@ -101,12 +101,11 @@ CUresult RemoteHost::remove(Session& session, const Region& region) {
   return result;
 }
 
-std::unique_ptr<transport::RegisteredMemory> RemoteHost::enroll(Session& session,
-                                                                std::span<std::byte> memory) {
-  if (!possible(session)) return nullptr;
-  transport::RemoteMemory& remote = *channel(session).transport().remote_memory();
+std::unique_ptr<transport::RegisteredMemory> RemoteHost::enroll(std::span<std::byte> memory) {
+  if (!possible()) return nullptr;
+  transport::RemoteMemory& remote = *link_.remote_memory();
   auto registered = remote.register_memory(memory, transport::RemoteAccess::kReadWrite);
-  if (registered.status().code() == StatusCode::kNoCapacity && make_room(session))
+  if (registered.status().code() == StatusCode::kNoCapacity && make_room())
     registered = remote.register_memory(memory, transport::RemoteAccess::kReadWrite);
   if (registered.ok()) return std::move(*registered);
   tell_once(registered.status().message());

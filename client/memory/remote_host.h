@@ -26,18 +26,22 @@
 
 namespace fargpu::client {
 
-class Session;
+class HostCalls;
+class Link;
 struct Region;
 
 class RemoteHost {
  public:
+  // `functions`: what may hold streams that a driver waits for when memory is freed.
+  RemoteHost(Link& link, HostCalls& functions) : link_(link), functions_(functions) {}
+
   // Smaller copies travel in frames: one message instead of two.
   static constexpr size_t kFrom = (64u << 10) + 1;
   // The most bytes of one call.
   static constexpr size_t kPieceBytes = 16u << 20;
 
   // Whether transport and worker support it; asks the worker once. Needs a current context.
-  bool possible(Session& session);
+  bool possible();
 
   struct RegisteredRange {
     copy::Location begin;  // of the requested address
@@ -50,23 +54,24 @@ class RemoteHost {
   };
   // The range from an address on in pinned memory of the application; registers the memory.
   // nullopt: not possible. Needs a current context.
-  std::optional<RegisteredRange> find(Session& session, const Region& region, uint64_t address);
+  std::optional<RegisteredRange> find(const Region& region, uint64_t address);
   // Reports that a copy was sent which may use the range after its call has returned.
   void sent(const RegisteredRange& range);
   // The application ends the memory. Waits until no work is left that may use it, then ends its
   // registration, if there is one.
-  CUresult remove(Session& session, const Region& region);
+  CUresult remove(const Region& region);
 
   // Registers staging memory of ours. nullptr: not possible; logged once.
-  std::unique_ptr<transport::RegisteredMemory> enroll(Session& session,
-                                                      std::span<std::byte> memory);
+  std::unique_ptr<transport::RegisteredMemory> enroll(std::span<std::byte> memory);
 
  private:
   using Registration = transport::RegistrationCache::Registration;
-  transport::RegistrationCache& cache(Session& session);
+  transport::RegistrationCache& cache();
   // Drops registrations that earlier copies used, once those copies are done.
-  bool make_room(Session& session);
+  bool make_room();
 
+  Link& link_;
+  HostCalls& functions_;
   std::mutex mutex_;
   std::optional<bool> possible_;                         // guarded by mutex_, like these
   std::unique_ptr<transport::RegistrationCache> cache_;  // itself safe for any thread

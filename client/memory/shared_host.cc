@@ -3,16 +3,13 @@
 #include <iterator>
 #include <utility>
 
-#include "client/call/call.h"
 #include "client/memory/reserve.h"
 #include "client/object/context.h"
-#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 
-std::optional<SharedHost::Block> SharedHost::allocate(Session& session, Context& context,
-                                                      size_t bytes) {
-  if (!SharedSegment::possible(session)) return std::nullopt;
+std::optional<SharedHost::Block> SharedHost::allocate(Context& context, size_t bytes) {
+  if (!SharedSegment::possible(link_)) return std::nullopt;
   const bool small = bytes < kOwnSegmentFrom;
   if (small) {
     std::lock_guard lock(mutex_);
@@ -20,7 +17,7 @@ std::optional<SharedHost::Block> SharedHost::allocate(Session& session, Context&
   }
   // Two threads may both make an arena here; then both are kept.
   std::optional<SharedSegment> segment =
-      SharedSegment::make(session, context, small ? kArenaBytes : bytes);
+      SharedSegment::make(link_, functions_, context, small ? kArenaBytes : bytes);
   if (!segment) return std::nullopt;
   std::lock_guard lock(mutex_);
   if (segment->context_has_ended()) return std::nullopt;
@@ -64,8 +61,8 @@ bool SharedHost::has_other_arena(const Holder& holder) const {
   return false;
 }
 
-CUresult SharedHost::free(Session& session, uint64_t address) {
-  const uint16_t context = current_context_id();
+CUresult SharedHost::free(uint64_t address) {
+  const Context* const context = current_context();
   // 0 waits without taking anything away: the rest of the arena stays.
   uint64_t to_unshare = 0;
   bool in_worker = false;
@@ -77,7 +74,7 @@ CUresult SharedHost::free(Session& session, uint64_t address) {
     if (!found->second.blocks) to_unshare = address;
   }
   const CUresult result =
-      in_worker ? call_fgHostUnshare(session, context, to_unshare) : CUDA_SUCCESS;
+      in_worker ? unshare(link_, functions_, context, to_unshare) : CUDA_SUCCESS;
   std::optional<SharedSegment> unused;  // unmapped after the lock
   bool arena_goes = false;
   {
@@ -96,7 +93,7 @@ CUresult SharedHost::free(Session& session, uint64_t address) {
     holders_.erase(found);
   }
   if (!arena_goes) return result;
-  const CUresult unshared = call_fgHostUnshare(session, context, unused->address());
+  const CUresult unshared = unshare(link_, functions_, context, unused->address());
   if (unshared != CUDA_SUCCESS) retire_addresses(unused->base());
   return result != CUDA_SUCCESS ? result : unshared;
 }

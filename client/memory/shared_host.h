@@ -22,6 +22,9 @@ namespace fargpu::client {
 
 class SharedHost {
  public:
+  // `functions`: what may hold streams that a driver waits for when memory is freed.
+  SharedHost(Link& link, HostCalls& functions) : link_(link), functions_(functions) {}
+
   // The size of a huge page. The driver registers it in about the time of ten small copies.
   static constexpr size_t kArenaBytes = 2u << 20;
   // Allocations from this size on have their own segment, so at most half of an arena is unused.
@@ -33,13 +36,13 @@ class SharedHost {
   };
 
   // nullopt: sharing is not possible (now); the caller uses ordinary memory.
-  std::optional<Block> allocate(Session& session, Context& context, size_t bytes);
+  std::optional<Block> allocate(Context& context, size_t bytes);
   bool owns(uint64_t address) const;
   // Whether the application has ever got such memory. Without a lock.
   bool any() const { return any_.load(std::memory_order_acquire); }
   // Frees memory of allocate(), after all work that may use it is done. The memory is freed even if
   // an error is returned. Needs a current context.
-  CUresult free(Session& session, uint64_t address);
+  CUresult free(uint64_t address);
   // The context was destroyed, and with it the worker's mapping of its memory. The application's
   // mapping stays until it is freed.
   void context_ended(const Context& context);
@@ -55,6 +58,8 @@ class SharedHost {
   Map::iterator holder_of(uint64_t address);                                   // needs the lock
   bool has_other_arena(const Holder& holder) const;                            // needs the lock
 
+  Link& link_;
+  HostCalls& functions_;
   mutable std::mutex mutex_;
   Map holders_;  // by address of the segment; guarded by mutex_
   std::atomic<bool> any_{false};

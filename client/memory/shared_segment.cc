@@ -9,13 +9,14 @@
 #include <cstring>
 #include <string>
 
-#include "client/call/call.h"
+#include "client/link/link.h"
 #include "client/memory/reserve.h"
+#include "client/stream/host_calls.h"
 #include "common/base/descriptors.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
 #include "common/transport/transport.h"
-#include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -48,11 +49,15 @@ Result<Fd> memory_file(size_t bytes) {
 
 }  // namespace
 
-bool SharedSegment::possible(Session& session) {
-  return zero_copy(session) && channel(session).transport().descriptor_passing() != nullptr;
+CUresult unshare(Link& link, HostCalls& functions, const Context* context, uint64_t address) {
+  const HostCalls::Load load(functions, device_key(context));
+  return wire::fgHostUnshare(link, context == nullptr ? 0 : context->wire_id, address);
 }
 
-std::optional<SharedSegment> SharedSegment::make(Session& session, Context& context, size_t bytes) {
+bool SharedSegment::possible(Link& link) { return link.descriptor_passing() != nullptr; }
+
+std::optional<SharedSegment> SharedSegment::make(Link& link, HostCalls& functions, Context& context,
+                                                 size_t bytes) {
   if (bytes == 0 || bytes > SIZE_MAX - kPage) return std::nullopt;
   SharedSegment segment;
   const size_t whole = (bytes + kPage - 1) / kPage * kPage;
@@ -68,13 +73,13 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
   segment.context_ = &context;
   segment.epoch_.emplace(context);
   const uint64_t number = next_number.fetch_add(1, std::memory_order_relaxed);
-  if (const Status status = channel(session).pass_descriptor(number, file->get()); !status.ok()) {
+  if (const Status status = link.channel().pass_descriptor(number, file->get()); !status.ok()) {
     tell_once(whole, status.message());
     return std::nullopt;
   }
   CUdeviceptr device_pointer = 0;
   const CUresult result =
-      call_fgHostShare(session, context.wire_id, segment.address(), whole, number, &device_pointer);
+      wire::fgHostShare(link, context.wire_id, segment.address(), whole, number, &device_pointer);
   if (result != CUDA_SUCCESS) {
     if (result == CUDA_ERROR_ALREADY_MAPPED) retire_addresses(memory);
     tell_once(whole, "error " + std::to_string(result));
@@ -82,7 +87,7 @@ std::optional<SharedSegment> SharedSegment::make(Session& session, Context& cont
   }
   if (segment.context_has_ended()) {
     // Unless the worker has it in the next life of a primary context.
-    if (context.usable()) (void)call_fgHostUnshare(session, context.wire_id, segment.address());
+    if (context.usable()) (void)unshare(link, functions, &context, segment.address());
     return std::nullopt;
   }
   segment.device_pointer_ = device_pointer;

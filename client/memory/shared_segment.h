@@ -16,15 +16,21 @@
 
 namespace fargpu::client {
 
-class Session;
+class HostCalls;
+class Link;
+
+// Waits until no context has work left, then ends the worker's mapping of what is shared at
+// `address`; 0: only waits. `context`: of the frame.
+CUresult unshare(Link& link, HostCalls& functions, const Context* context, uint64_t address);
 
 class SharedSegment {
  public:
-  // Whether this session's transport supports it.
-  static bool possible(Session& session);
+  // Whether this connection supports it.
+  static bool possible(Link& link);
   // In whole pages, zeroed. nullopt: the worker or the system refused, which is logged once.
   // Also when the context has ended meanwhile. `context` is usable.
-  static std::optional<SharedSegment> make(Session& session, Context& context, size_t bytes);
+  static std::optional<SharedSegment> make(Link& link, HostCalls& functions, Context& context,
+                                           size_t bytes);
 
   SharedSegment(SharedSegment&& other) noexcept { swap(other); }
   SharedSegment& operator=(SharedSegment&& other) noexcept {

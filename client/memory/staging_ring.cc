@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "client/call/call.h"
+#include "client/link/link.h"
 #include "client/memory/remote_host.h"
 #include "client/object/context.h"
 #include "common/transport/transport.h"
@@ -23,16 +23,17 @@ constexpr uint64_t kValueMask = (uint64_t{1} << 40) - 1;
 
 }  // namespace
 
-bool StagingRing::possible(Session& session) {
-  return SharedSegment::possible(session) ||
-         (zero_copy(session) && channel(session).transport().remote_memory() != nullptr);
+bool StagingRing::possible(Link& link) {
+  return SharedSegment::possible(link) || link.remote_memory() != nullptr;
 }
 
-std::shared_ptr<StagingRing> StagingRing::make(Session& session, Context& context, uint32_t id) {
+std::shared_ptr<StagingRing> StagingRing::make(Link& link, HostCalls& functions,
+                                               RemoteHost& remote_host, Context& context,
+                                               uint32_t id) {
   std::shared_ptr<StagingRing> ring(new StagingRing);
   ring->id_ = id;
-  if (SharedSegment::possible(session)) {
-    ring->segment_ = SharedSegment::make(session, context, kWordsBytes + kSlotsBytes);
+  if (SharedSegment::possible(link)) {
+    ring->segment_ = SharedSegment::make(link, functions, context, kWordsBytes + kSlotsBytes);
     if (!ring->segment_) return nullptr;
     ring->words_ = reinterpret_cast<rpc::CompletionWord*>(ring->segment_->base());
     ring->slots_ = ring->segment_->base() + kWordsBytes;
@@ -42,9 +43,9 @@ std::shared_ptr<StagingRing> StagingRing::make(Session& session, Context& contex
       ::mmap(nullptr, kSlotsBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
   ring->pages_.reset(static_cast<std::byte*>(pages));
-  ring->registered_ = remote_host(session).enroll(session, {ring->pages_.get(), kSlotsBytes});
+  ring->registered_ = remote_host.enroll({ring->pages_.get(), kSlotsBytes});
   if (ring->registered_ == nullptr) return nullptr;
-  ring->channel_ = &channel(session);
+  ring->channel_ = &link.channel();
   ring->words_ = ring->own_words_.data();
   ring->slots_ = ring->pages_.get();
   return ring;
@@ -115,13 +116,13 @@ void StagingRing::give_back(const Slot& slot, bool sent) {
   if (sent) state.sent = slot.value;
 }
 
-std::shared_ptr<StagingRing> StagingRings::get(Session& session, Context& context) {
-  if (!StagingRing::possible(session)) return nullptr;
+std::shared_ptr<StagingRing> StagingRings::get(Context& context) {
+  if (!StagingRing::possible(link_)) return nullptr;
   std::lock_guard lock(mutex_);
   if (const auto known = rings_.find(&context); known != rings_.end()) return known->second;
   const ContextEpoch epoch(context);
   if (!context.usable()) return nullptr;
-  auto ring = StagingRing::make(session, context, next_id_);
+  auto ring = StagingRing::make(link_, functions_, remote_host_, context, next_id_);
   // What was refused, or ended, with this life of the context says nothing of the next.
   if (epoch.is_over()) return nullptr;
   rings_.emplace(&context, ring);

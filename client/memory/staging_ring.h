@@ -25,6 +25,8 @@
 
 namespace fargpu::client {
 
+class RemoteHost;
+
 class StagingRing {
  public:
   // A GPU copies a slot in about 40 us over PCIe 5, which hides the 10 us that a piece costs in
@@ -34,9 +36,10 @@ class StagingRing {
   static constexpr unsigned kSlots = 8;
 
   // nullptr: not possible, or refused. `id` names this ring in its tickets.
-  static std::shared_ptr<StagingRing> make(Session& session, Context& context, uint32_t id);
-  // Whether this session's transport supports it.
-  static bool possible(Session& session);
+  static std::shared_ptr<StagingRing> make(Link& link, HostCalls& functions,
+                                           RemoteHost& remote_host, Context& context, uint32_t id);
+  // Whether this connection supports it.
+  static bool possible(Link& link);
 
   struct Slot {
     unsigned index = 0;
@@ -94,13 +97,19 @@ class StagingRing {
 // The rings of a session, made when a context first needs one.
 class StagingRings {
  public:
+  StagingRings(Link& link, HostCalls& functions, RemoteHost& remote_host)
+      : link_(link), functions_(functions), remote_host_(remote_host) {}
+
   // Null: not possible here.
-  std::shared_ptr<StagingRing> get(Session& session, Context& context);
+  std::shared_ptr<StagingRing> get(Context& context);
   void context_ended(const Context& context);
   // On the thread that receives.
   void copied(uint64_t ticket, int32_t result, uint32_t outputs);
 
  private:
+  Link& link_;
+  HostCalls& functions_;
+  RemoteHost& remote_host_;
   std::mutex mutex_;  // held while a ring is made
   std::map<const Context*, std::shared_ptr<StagingRing>>
       rings_;                                               // guarded by mutex_; null: refused once

@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "client/call/call.h"
+#include "client/link/link.h"
 #include "client/object/context.h"
 #include "common/transport/spin.h"
 #include "generated/schema/opcodes.h"
@@ -23,8 +23,8 @@ bool watches() {
 
 }  // namespace
 
-std::shared_ptr<StreamWords> StreamWords::make(Session& session, Context& context) {
-  auto segment = SharedSegment::make(session, context, kWords * kSpacing);
+std::shared_ptr<StreamWords> StreamWords::make(Link& link, HostCalls& functions, Context& context) {
+  auto segment = SharedSegment::make(link, functions, context, kWords * kSpacing);
   if (!segment) return nullptr;
   auto words = std::make_shared<StreamWords>(segment->base(), segment->device_pointer());
   words->segment_ = std::move(segment);
@@ -45,18 +45,18 @@ int StreamWords::take() {
   return index;
 }
 
-std::shared_ptr<StreamWords> SessionStreamWords::get(Session& session, Context& context) {
+std::shared_ptr<StreamWords> SessionStreamWords::get(Context& context) {
   {
     const std::lock_guard lock(mutex_);
     OfContext& known = contexts_[&context];
     if (known.words != nullptr || known.making || ++known.waits < kFirst) return known.words;
     known.making = true;  // others do without meanwhile; for good if it is refused
   }
-  if (!SharedSegment::possible(session) || !watches() || !context.usable() ||
-      !server_knows(session, schema::op_fgStreamSynchronize))
+  if (!SharedSegment::possible(link_) || !watches() || !context.usable() ||
+      !link_.knows(schema::op_fgStreamSynchronize))
     return nullptr;
   const ContextEpoch epoch(context);
-  auto made = StreamWords::make(session, context);
+  auto made = StreamWords::make(link_, functions_, context);
   const std::lock_guard lock(mutex_);
   // What ended with this life of the context says nothing of the next.
   if (epoch.is_over()) return nullptr;

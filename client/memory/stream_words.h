@@ -29,7 +29,7 @@ class StreamWords {
   // In memory of the caller, of kWords * kSpacing zeros, which is at `on_device` for the GPU.
   StreamWords(std::byte* memory, uint64_t on_device) : memory_(memory), on_device_(on_device) {}
   // In memory that it shares. nullptr: refused.
-  static std::shared_ptr<StreamWords> make(Session& session, Context& context);
+  static std::shared_ptr<StreamWords> make(Link& link, HostCalls& functions, Context& context);
 
   // A word for one wait; given back at its end.
   class Word {
@@ -80,8 +80,10 @@ class StreamWords {
 // The words of a session, made when a context is waited for again and again.
 class SessionStreamWords {
  public:
+  SessionStreamWords(Link& link, HostCalls& functions) : link_(link), functions_(functions) {}
+
   // Null: not possible here, or not yet worth while.
-  std::shared_ptr<StreamWords> get(Session& session, Context& context);
+  std::shared_ptr<StreamWords> get(Context& context);
   void context_ended(const Context& context);
 
  private:
@@ -91,6 +93,8 @@ class SessionStreamWords {
     bool making = false;
     std::shared_ptr<StreamWords> words;
   };
+  Link& link_;
+  HostCalls& functions_;
   std::mutex mutex_;                              // never held across a call
   std::map<const Context*, OfContext> contexts_;  // guarded by mutex_
 };

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <utility>
 
-#include "client/call/input.h"
+#include "client/link/input.h"
 #include "client/memory/reserve.h"
 #include "common/base/descriptors.h"
 #include "common/base/fd.h"

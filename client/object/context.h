@@ -144,6 +144,11 @@ inline Context* named_current() {
   Context* const green = current_green();
   return green != nullptr ? green : current_context();
 }
+// Wire id of the thread's current context; 0: none.
+inline uint16_t current_context_id() {
+  const Context* const context = current_context();
+  return context == nullptr ? 0 : context->wire_id;
+}
 void set_current_context(Context* context);  // replaces the top; nullptr pops it
 void push_context(Context* context);
 Context* pop_context();       // as it was pushed; nullptr: the stack is empty

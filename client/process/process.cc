@@ -234,10 +234,10 @@ void Process::on_exit() {
     state_.store(ProcessState::kForked, std::memory_order_release);
     return;
   }
+  process_exits.store(true, std::memory_order_release);
   constexpr auto kPatience = std::chrono::milliseconds(500);
   for_each_session([&](Session& each) {
-    if (each.lanes != nullptr)
-      each.lanes->finish(each.channel(), transport::Clock::now() + kPatience);
+    if (each.lanes != nullptr) each.lanes->finish(transport::Clock::now() + kPatience);
   });
   if (tables() == nullptr || before == ProcessState::kLost) return;
   tables()->output.drain();

@@ -45,20 +45,14 @@ int first_of(const Snapshot& snapshot, int otherwise) {
   return devices.empty() || devices.front().ordinal < 0 ? otherwise : devices.front().ordinal;
 }
 
-bool makes_timelines(const Snapshot& snapshot) {
-  return snapshot.known.contains(schema::op_fgTimelineStart) &&
-         snapshot.known.contains(schema::op_fgTimelineClock) &&
-         snapshot.known.contains(schema::op_fgTimelineTake);
-}
-
 }  // namespace
 
-Session::Session(const SessionIdentity& identity, Settings given_settings, Snapshot given_snapshot,
-                 const SessionHooks& hooks)
-    : number(identity.number),
+Session::Session(const SessionIdentity& identity, Settings given_settings, Link::Server server,
+                 Snapshot given_snapshot, const SessionHooks& hooks)
+    : Link(std::move(server), given_settings.zero_copy),
+      number(identity.number),
       first_device(first_of(given_snapshot, identity.first_device)),
       before_exit(hooks.before_exit),
-      timeline_calls(hooks.timeline_calls),
       settings(std::move(given_settings)),
       snapshot(numbered(std::move(given_snapshot), first_device)),
       tables(identity.tables),
@@ -80,7 +74,8 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Snaps
     contexts.add_primary(device.ordinal, device.worker_ordinal, owner());
 }
 
-Session::~Session() = default;
+// Before what its notices come to.
+Session::~Session() { set_channel(nullptr); }
 
 const Device* Session::find_device(int ordinal) const {
   for (const Device& device : snapshot.devices) {
@@ -99,13 +94,13 @@ void Session::attach(std::unique_ptr<transport::Transport> transport,
   packs_images_ = settings.compression == wire::Compression::kZstd ||
                   (settings.compression == wire::Compression::kAuto &&
                    transport->capabilities().crosses_network);
-  if (timeline_calls != nullptr && trace::chrome()) {
-    lanes = std::make_unique<timeline::SessionTimeline>(*this, *timeline_calls, number,
-                                                        settings.server, makes_timelines(snapshot),
+  if (trace::chrome()) {
+    lanes = std::make_unique<timeline::SessionTimeline>(*this, number, settings.server,
                                                         settings.trace_records);
     options.frames = lanes->observer();
   }
-  channel_ = std::make_unique<rpc::Channel>(std::move(transport), *this, options, std::move(bulk));
+  set_channel(
+      std::make_unique<rpc::Channel>(std::move(transport), *this, options, std::move(bulk)));
 }
 
 Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc::Bytes bulk) {

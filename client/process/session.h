@@ -17,6 +17,7 @@
 
 #include "client/copy/ordered_copies.h"
 #include "client/copy/piece_size.h"
+#include "client/link/link.h"
 #include "client/memory/exposures.h"
 #include "client/memory/hidden_memory.h"
 #include "client/memory/pages.h"
@@ -42,19 +43,16 @@ namespace fargpu::client {
 class ManagedMemory;  // client/managed/managed_memory.h
 struct ManagedState;  // client/managed/managed_state.h
 namespace timeline {
-struct Calls;
 class SessionTimeline;  // client/timeline/session_timeline.h
 }  // namespace timeline
 
 // What the worker said in its Welcome.
 struct Snapshot {
   uint64_t session_id = 0;
-  std::string server_version;
   int driver_version = 0;
   std::string driver_name;
   std::vector<Device> devices;    // its visible ones, in the application's order
   std::vector<int> capabilities;  // 90 for 9.0: of all its devices, also those that are not visible
-  wire::OpcodeSet known;          // what the server has a message for
   wire::OpcodeSet unavailable;    // what its driver lacks
   uint64_t max_bulk_bytes = 0;
   uint32_t max_body_bytes = 0;
@@ -71,8 +69,6 @@ struct SessionHooks {
   void (*look_at_values)(Session& session);
   // When the process ends, before the connection does.
   void (*before_exit)(Session& session);
-  // Null: no timeline is made.
-  const timeline::Calls* timeline_calls = nullptr;
 };
 
 // Which session of the process it is. Given by the process.
@@ -82,10 +78,10 @@ struct SessionIdentity {
   int first_device = 0;  // the visible ordinal of its first device, if none of its has one yet
 };
 
-class Session final : public rpc::NoticeSink {
+class Session final : public Link, public rpc::NoticeSink {
  public:
-  Session(const SessionIdentity& identity, Settings settings, Snapshot snapshot,
-          const SessionHooks& hooks);
+  Session(const SessionIdentity& identity, Settings settings, Link::Server server,
+          Snapshot snapshot, const SessionHooks& hooks);
   ~Session() override;
   // The connection, after the hello, and the bulk connection if there is one. Once, before anything
   // is called. A timeline begins to observe it if one is wanted.
@@ -95,7 +91,6 @@ class Session final : public rpc::NoticeSink {
   const unsigned number;
   const int first_device;
   void (*const before_exit)(Session& session);
-  const timeline::Calls* const timeline_calls;
   const Settings settings;
   const Snapshot snapshot;
   // Of the process; the references name some of them. They also hold entries of other sessions.
@@ -112,10 +107,10 @@ class Session final : public rpc::NoticeSink {
   Exposures exposures;
   const std::unique_ptr<ManagedState> managed_state;
   ManagedMemory& managed;  // of it
-  SharedHost shared_host;
-  RemoteHost remote_host;
-  StagingRings staging_rings;
-  SessionStreamWords stream_words;
+  SharedHost shared_host{*this, host_calls};
+  RemoteHost remote_host{*this, host_calls};
+  StagingRings staging_rings{*this, host_calls, remote_host};
+  SessionStreamWords stream_words{*this, host_calls};
   ImageUploads image_uploads;
   HostTurns host_turns;  // outlives the functions of what follows
   HostCalls host_calls;
@@ -130,8 +125,6 @@ class Session final : public rpc::NoticeSink {
 
   std::unique_ptr<timeline::SessionTimeline> lanes;  // of a trace; null: none are made
 
-  rpc::Channel& channel() { return *channel_; }
-  bool has_channel() const { return channel_ != nullptr; }
   // nullptr: the visible device with this ordinal is none of this session's.
   const Device* device(int ordinal) const {
     // They follow each other, unless CUDA_VISIBLE_DEVICES mixes those of several servers.
@@ -206,7 +199,6 @@ class Session final : public rpc::NoticeSink {
   Status on_landed(rpc::Bytes body);
   const Device* find_device(int ordinal) const;
 
-  std::unique_ptr<rpc::Channel> channel_;
   PieceSize piece_size_;
   bool packs_images_ = false;
   std::atomic<uint64_t>& next_buffer_id_;

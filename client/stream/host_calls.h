@@ -70,6 +70,19 @@ class HostCalls {
   // functions. A frame sent in between arrives after the reports that those functions returned.
   void begin_load(uint16_t device);
   void end_load(uint16_t device);
+  class Load {
+   public:
+    Load(HostCalls& calls, uint16_t device) : calls_(calls), device_(device) {
+      calls.begin_load(device);
+    }
+    ~Load() { calls_.end_load(device_); }
+    Load(const Load&) = delete;
+    Load& operator=(const Load&) = delete;
+
+   private:
+    HostCalls& calls_;
+    const uint16_t device_;
+  };
   // A stream of one context waits for work of another one: from now on a load on any device waits
   // for the functions of all.
   void join_contexts() { joined_.store(true, std::memory_order_relaxed); }

@@ -10,10 +10,13 @@
 #include <utility>
 
 #include "client/call/trace.h"
+#include "client/link/link.h"
 #include "client/timeline/lanes.h"
 #include "client/timeline/records.h"
 #include "common/base/log.h"
 #include "common/rpc/thread_calls.h"
+#include "generated/client/wire/internal.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client::timeline {
 namespace {
@@ -23,13 +26,12 @@ constexpr size_t kSlicesAtOnce = 4096;  // half a gigabyte of text may have come
 
 }  // namespace
 
-SessionTimeline::SessionTimeline(Session& session, const Calls& calls, unsigned number,
-                                 std::string server, bool known, uint64_t records)
-    : session_(session),
-      calls_(calls),
+SessionTimeline::SessionTimeline(Link& link, unsigned number, std::string server, uint64_t records)
+    : link_(link),
       process_(process_of(number)),
       server_(std::move(server)),
-      known_(known),
+      known_(link.knows(schema::op_fgTimelineStart) && link.knows(schema::op_fgTimelineClock) &&
+             link.knows(schema::op_fgTimelineTake)),
       records_(records),
       frames_(records) {}
 
@@ -39,7 +41,7 @@ void SessionTimeline::start() {
   trace::write_events(name_lanes(process_, server_));
   if (!known_) return tell("this server's release makes no timeline");
   CUresult result = relate_clocks(&last_);
-  if (result == CUDA_SUCCESS) result = calls_.start(session_, 0, records_);
+  if (result == CUDA_SUCCESS) result = wire::fgTimelineStart(link_, 0, records_);
   if (result != CUDA_SUCCESS)
     return tell(fmt::format("the worker makes no timeline: error {}", static_cast<int>(result)));
   on_ = true;
@@ -55,7 +57,7 @@ CUresult SessionTimeline::relate_clocks(Exchange* exchange) {
   for (Exchange& each : exchanges) {
     unsigned long long worker = 0;
     each.sent = Frames::now();
-    if (const CUresult result = calls_.clock(session_, 0, &worker); result != CUDA_SUCCESS)
+    if (const CUresult result = wire::fgTimelineClock(link_, 0, &worker); result != CUDA_SUCCESS)
       return result;
     each.received = Frames::now();
     each.worker = worker;
@@ -73,7 +75,8 @@ CUresult SessionTimeline::take(std::vector<wire::TimelineRecord>& records) {
   size_t bytes = piece.size();
   while (bytes == piece.size() && records.size() <= records_) {
     unsigned long long dropped = 0;
-    const CUresult result = calls_.take(session_, 0, piece.size(), &bytes, &dropped, piece.data());
+    const CUresult result =
+        wire::fgTimelineTake(link_, 0, piece.size(), &bytes, &dropped, piece.data());
     if (result != CUDA_SUCCESS) return result;
     auto more = read_records(std::span(piece).first(bytes));
     if (!more.ok()) {
@@ -112,7 +115,7 @@ void SessionTimeline::fetch_if_half_full() {
   fetch();
 }
 
-void SessionTimeline::finish(rpc::Channel& channel, transport::Deadline deadline) {
+void SessionTimeline::finish(transport::Deadline deadline) {
   constexpr auto kLookAgain = std::chrono::milliseconds(1);
   std::unique_lock lock(mutex_, std::try_to_lock);
   while (!lock.owns_lock() && transport::Clock::now() < deadline) {
@@ -121,7 +124,7 @@ void SessionTimeline::finish(rpc::Channel& channel, transport::Deadline deadline
   }
   if (lock.owns_lock() && !on_) return;
   const rpc::NotCounted ours;
-  if (!lock.owns_lock() || !channel.ping(deadline).ok())
+  if (!lock.owns_lock() || !link_.channel().ping(deadline).ok())
     return tell("its end is missing: no answer");
   fetch();
   if (const uint64_t dropped = dropped_ + frames_.dropped(); dropped > 0) {

@@ -17,24 +17,15 @@
 #include "common/rpc/channel.h"
 
 namespace fargpu::client {
-class Session;
+class Link;
 }
 
 namespace fargpu::client::timeline {
 
-// The generated calls for it, which the rooms above make.
-struct Calls {
-  CUresult (*start)(Session&, uint16_t context, unsigned long long records);
-  CUresult (*clock)(Session&, uint16_t context, unsigned long long* nanoseconds);
-  CUresult (*take)(Session&, uint16_t context, size_t most_bytes, size_t* bytes,
-                   unsigned long long* dropped, void* records);
-};
-
 class SessionTimeline {
  public:
-  // `known`: whether the server knows the calls. `records`: the room in the worker.
-  SessionTimeline(Session& session, const Calls& calls, unsigned number, std::string server,
-                  bool known, uint64_t records);
+  // `records`: the room in the worker.
+  SessionTimeline(Link& link, unsigned number, std::string server, uint64_t records);
 
   // For the channel; null: nobody is to be told.
   rpc::FrameObserver* observer() { return known_ ? &frames_ : nullptr; }
@@ -44,7 +35,7 @@ class SessionTimeline {
   // After a call that waited. Does nothing while another thread fetches.
   void fetch_if_half_full();
   // Fetches the rest, unless the worker does not answer by the deadline.
-  void finish(rpc::Channel& channel, transport::Deadline deadline);
+  void finish(transport::Deadline deadline);
 
  private:
   // With mutex_ held.
@@ -54,11 +45,10 @@ class SessionTimeline {
   // In the trace and in the log, with the lock or without it.
   void tell(const std::string& why, const std::string& arguments = "");
 
-  Session& session_;
-  const Calls calls_;
+  Link& link_;
   const uint64_t process_;
   const std::string server_;
-  const bool known_;
+  const bool known_;  // the server knows the calls
   const uint64_t records_;
   Frames frames_;
   std::mutex mutex_;  // what follows; held while the worker is asked

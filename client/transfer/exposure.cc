@@ -7,6 +7,7 @@
 #include "client/memory/reserve.h"
 #include "client/transfer/coherence.h"
 #include "common/base/log.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -28,7 +29,7 @@ void say_occupied(const Region& region) {
 void forget_mirror(Session& session, const Context& context, const Region& region) {
   (void)call_fgHostUnmap(session, context.wire_id, region.base);
   if (is_registered(region))
-    (void)call_fgHostReserve(session, context.wire_id, region.base, region.bytes);
+    (void)wire::fgHostReserve(session, context.wire_id, region.base, region.bytes);
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
   // One thread at a time, so that what is forgotten is this thread's mirror.
   const auto map = [&](CUdeviceptr* made) -> CUresult {
     const CUresult mapped =
-        call_fgHostMap(session, context->wire_id, region.base, region.bytes, region.flags, made);
+        wire::fgHostMap(session, context->wire_id, region.base, region.bytes, region.flags, made);
     if (mapped != CUDA_SUCCESS || !ended()) return mapped;
     if (context->usable()) forget_mirror(session, *context, region);
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -59,7 +60,7 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
   const auto gate = [&]() -> std::shared_ptr<PageGate> {
     auto found = session.touched_host.gate(region.base);
     if (found == nullptr || !found->watch()) return nullptr;
-    if (call_fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
+    if (wire::fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
       return found;
     found->unwatch();
     return nullptr;
@@ -140,7 +141,7 @@ CUresult expose_copied(Session& session, const copy::Rows& device, const copy::R
 CUresult enter(Session& session, const Region& region) {
   if (is_registered(region)) {
     const CUresult result =
-        call_fgHostReserve(session, current_context_id(), region.base, region.bytes);
+        wire::fgHostReserve(session, current_context_id(), region.base, region.bytes);
     if (result == CUDA_ERROR_ALREADY_MAPPED) {
       say_occupied(region);
       return CUDA_ERROR_NOT_SUPPORTED;

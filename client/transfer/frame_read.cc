@@ -32,9 +32,9 @@ bool FrameRead::begin(const Transfer& transfer, const copy::Piece& piece) {
   std::memcpy(message.data(), words.data(), words.bytes());
   message.set_data(0, words.bytes());
   bytes_ = piece.bytes;
-  return channel(transfer.session)
-      .call_later(schema::op_fgCopyWait, transfer.context, message.bytes(), reply_,
-                  {reinterpret_cast<std::byte*>(rows.address), piece.bytes}, later_);
+  return transfer.session.channel().call_later(
+      schema::op_fgCopyWait, transfer.context, message.bytes(), reply_,
+      {reinterpret_cast<std::byte*>(rows.address), piece.bytes}, later_);
 }
 
 CUresult FrameRead::finish() {

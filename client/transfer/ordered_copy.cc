@@ -12,6 +12,7 @@
 #include "client/transfer/routes.h"
 #include "common/base/log.h"
 #include "common/wire/fixed_message.h"
+#include "generated/client/wire/internal.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
 
@@ -85,15 +86,15 @@ OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
               return true;
             }
             const std::byte none{};
-            call_fgFetched(session, 0, id, offset, bytes.empty() ? &none : bytes.data(),
-                           bytes.size());
+            wire::fgFetched(session, 0, id, offset, bytes.empty() ? &none : bytes.data(),
+                            bytes.size());
             (void)session.channel().flush();
             return false;
           },
           [&session](uint64_t id) {
             // What comes behind the copy in its stream sees the bytes.
             const Submission submission(session);
-            call_fgDelivered(session, 0, id);
+            wire::fgDelivered(session, 0, id);
             (void)session.channel().flush();
           },
           [&session] {

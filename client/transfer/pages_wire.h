@@ -8,6 +8,7 @@
 
 #include "client/entry/call_target.h"
 #include "client/memory/pages.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 
@@ -16,12 +17,12 @@ class PagesWire final : public Pages::Wire {
   explicit PagesWire(Session& session) : session_(session) {}
   size_t limit() const override { return std::min<uint64_t>(session_.piece_bytes(), kMost); }
   CUresult push(std::span<const std::byte> runs) override {
-    return call_fgPagesPush(session_, 0, runs.data(), runs.size());
+    return wire::fgPagesPush(session_, 0, runs.data(), runs.size());
   }
   CUresult fetch(uint64_t from, std::span<std::byte> buffer, Fetched* fetched) override {
     unsigned long long next = 0, pushes = 0;
-    const CUresult result = call_fgPagesFetch(session_, 0, from, buffer.size(), &next, &pushes,
-                                              &fetched->bytes, buffer.data());
+    const CUresult result = wire::fgPagesFetch(session_, 0, from, buffer.size(), &next, &pushes,
+                                               &fetched->bytes, buffer.data());
     fetched->next = next;
     fetched->pushes = pushes;
     return result;
@@ -29,14 +30,14 @@ class PagesWire final : public Pages::Wire {
   CUresult fetch_part(uint64_t address, uint64_t bytes, std::span<std::byte> buffer,
                       Fetched* fetched) override {
     unsigned long long next = 0, pushes = 0;
-    const CUresult result = call_fgPagesFetchPart(session_, 0, address, bytes, buffer.size(), &next,
-                                                  &pushes, &fetched->bytes, buffer.data());
+    const CUresult result = wire::fgPagesFetchPart(session_, 0, address, bytes, buffer.size(),
+                                                   &next, &pushes, &fetched->bytes, buffer.data());
     fetched->next = next;
     fetched->pushes = pushes;
     return result;
   }
   CUresult fetch_always(uint64_t address) override {
-    return call_fgPagesOnDemand(session_, 0, address, 0);
+    return wire::fgPagesOnDemand(session_, 0, address, 0);
   }
 
  private:

@@ -32,8 +32,7 @@ void elsewhere(const Region& region, Visit&& visit) {
 bool comes_when_touched(const Session& session) {
   const auto mode = read_mapped_mode();
   return mode.ok() && wants_touched(*mode) && Process::get().session(1) == nullptr &&
-         session.snapshot.known.contains(schema::op_fgPagesOnDemand) &&
-         session.snapshot.known.contains(schema::op_fgPagesFetchPart);
+         session.knows(schema::op_fgPagesOnDemand) && session.knows(schema::op_fgPagesFetchPart);
 }
 
 void* allocate_here(Session& session, size_t bytes, unsigned flags) {
@@ -63,13 +62,13 @@ void withdraw_elsewhere(const Region& region) {
       log::warn("host memory at 0x{:x}, {} bytes, may stay registered at server {}: error {}",
                 own.base, own.bytes, session.settings.server, static_cast<int>(result));
     }
-    (void)session.remote_host.remove(session, own);
+    (void)session.remote_host.remove(own);
   });
 }
 
 CUresult withdraw_here(Session& session, const Region& region) {
   const CUresult withdrawn = withdraw(session, region);
-  const CUresult removed = session.remote_host.remove(session, region);
+  const CUresult removed = session.remote_host.remove(region);
   return withdrawn != CUDA_SUCCESS ? withdrawn : removed;
 }
 
@@ -89,7 +88,7 @@ void end_registrations_of(const Context& context) {
 CUresult allocate_pinned(size_t bytes, unsigned flags, void** result) {
   Session& session = *current_context()->session;
   const ContextEpoch epoch(*current_context());
-  const auto shared = session.shared_host.allocate(session, *current_context(), bytes);
+  const auto shared = session.shared_host.allocate(*current_context(), bytes);
   void* memory = shared ? shared->memory : allocate_here(session, bytes, flags);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const Region region{.base = reinterpret_cast<uint64_t>(memory),
@@ -106,7 +105,7 @@ CUresult allocate_pinned(size_t bytes, unsigned flags, void** result) {
     if (inserted) session.host_memory.erase(region.base);
     session.hidden_memory.remove(region.base);
     if (shared) {
-      session.shared_host.free(session, region.base);
+      session.shared_host.free(region.base);
     } else {
       free_pinned(session, memory, bytes);
     }

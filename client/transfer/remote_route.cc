@@ -8,8 +8,8 @@ bool find_registered(Transfer& transfer) {
   if (!transfer.in_stream || transfer.bytes < RemoteHost::kFrom ||
       !is_dense(transfer.shape, transfer.host.rows))
     return false;
-  transfer.registered = transfer.session.remote_host.find(transfer.session, *transfer.host.region,
-                                                          transfer.host.rows.address);
+  transfer.registered =
+      transfer.session.remote_host.find(*transfer.host.region, transfer.host.rows.address);
   return transfer.registered.has_value();
 }
 

@@ -146,7 +146,7 @@ class Arriving {
 bool fits(Transfer& transfer) {
   if (transfer.bytes < kStagedFrom || !StagingRing::possible(transfer.session)) return false;
   if (Context* const context = current_context())
-    transfer.ring = transfer.session.staging_rings.get(transfer.session, *context);
+    transfer.ring = transfer.session.staging_rings.get(*context);
   return transfer.ring != nullptr;
 }
 

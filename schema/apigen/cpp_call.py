@@ -1,4 +1,4 @@
-"""C++ of call_cuX: arguments -> message -> reply -> outputs.
+"""C++ of call_cuX and of wire::fgX: arguments -> message -> reply -> outputs.
 
 Order: checks and translations (they may themselves make calls), then the Call that holds the send
 lock, then the reply.
@@ -319,7 +319,7 @@ def _is_fixed(f):
 
 def _exchange(f, types, out):
     bulk_in, bulk_out = f.bulk_in, f.bulk_out
-    body = f"channel(session_).{{}}_body(schema::op_{f.name}, context_, message_.bytes(), "
+    body = f"link_.channel().{{}}_body(schema::op_{f.name}, context_, message_.bytes(), "
     bulk = ""
     if bulk_in:
         pieces = [
@@ -359,8 +359,44 @@ def _exchange(f, types, out):
         out.append(f'if (reply_.bulk_bytes != {expected}) return malformed("{f.name}");')
 
 
+def _sent_value(f, a):
+    """An argument of call_<name> as wire::<name> takes it."""
+    if a.shape == "handle":
+        return f"{a.name}_id"
+    if a.shape == "device":
+        return f"{a.name}_ordinal"
+    if a.shape == "handles":
+        return f"{a.name}_ids.data()"
+    if f.has_scopes and _is_copied(a):
+        return f"static_cast<{a.ctype}>({a.name}_in.data())"
+    return f"{a.name} == nullptr ? nullptr : {a.name}_wire.data()" if a.locations else a.name
+
+
+def policy(f, types):
+    """Lines of the body of call_<name>(Session&, uint16_t context_, ...) around wire::<name>. What
+    lives around the call comes after the application's memory was read: that may wait.
+    """
+    out = []
+    for a in f.arguments:
+        if a != a.as_number or (f.has_scopes and _is_copied(a)):
+            _prepare(f, a, types, out)
+    if f.has_scopes:
+        _copies(f, out)
+    _scopes(f, out)
+    values = ", ".join(["link_", "context_"] + [_sent_value(f, a) for a in f.arguments])
+    after = []
+    _finish(f, types, after)
+    if f.synchronises:
+        after.append("return done_.finish();")
+    if not after:
+        return [*out, f"return wire::{f.name}({values});"]
+    end = [] if f.synchronises else ["return CUDA_SUCCESS;"]
+    return [*out, _or_return(f"wire::{f.name}({values})"), *after, *end]
+
+
 def body(f, types):
-    """Lines of the body of call_<name>(Session& session_, uint16_t context_, ...).
+    """Lines of the body of call_<name>(Session& session_, uint16_t context_, ...), or, of the mere
+    message of a function, of wire::<name>. Either has a link_.
 
     Names of ours end in _: parameters have any names.
     """
@@ -394,6 +430,6 @@ def _message(f, out):
         return
     bound = [f"schema::fixed_bytes<schema::{f.params_type}>()"]
     bound += [piece for piece in (_variable_bytes(a) for a in f.request_fields) if piece]
-    out.append(f"rpc::Channel::Call call_(channel(session_), schema::op_{f.name}, context_,")
+    out.append(f"rpc::Channel::Call call_(link_.channel(), schema::op_{f.name}, context_,")
     out.append("                        " + " + ".join(bound) + ");")
     out.append(f"{params}call_.init<schema::{f.params_type}>();")

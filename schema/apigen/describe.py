@@ -230,6 +230,15 @@ def _check_wire(function, types):
     if len([a for a in function.arguments if a.bulk and a.direction == "out"]) > 1:
         raise DescriptionError(function.where, f"{function.name}: at most one bulk output")
     _check_created_arrays(function, types)
+    if function.internal and any(
+        a.handles or a.members or (a.direction != "in" and (a.shape == "handles" or a.locations))
+        for a in function.arguments
+    ):
+        raise DescriptionError(
+            function.where,
+            f"{function.name}: an internal call has no handles in structs, and brings back neither "
+            "an array of handles nor a location",
+        )
     if not function.server_manual and any(
         a.bulk or (a.shape == "cstr" and a.direction != "in") for a in function.arguments
     ):

@@ -3,7 +3,7 @@
 Made by describe.py; judged there, only read elsewhere.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import names
 from .prototype import Signature
@@ -52,6 +52,17 @@ class Argument:
     @property
     def accessor(self):
         return names.accessor(self.name)
+
+    @property
+    def as_number(self):
+        """As it is on the wire: an id for a handle, the worker's ordinal for a device."""
+        if self.shape in ("handle", "device"):
+            ctype = "uint64_t" if self.shape == "handle" else "int32_t"
+            return Argument(self.name, ctype, ctype, "scalar", capnp=self.capnp)
+        if self.shape == "handles":
+            ids = {"ctype": "const uint64_t*", "base": "uint64_t", "shape": "array", "kind": ""}
+            return replace(self, **ids)
+        return replace(self, locations=[], creates="", destroys="")
 
     @property
     def in_request(self):
@@ -229,6 +240,29 @@ class Function(Signature):
     def submits(self):
         """Whether its message is work on its way into a stream."""
         return bool(self.wire and self.stream) and (self.works or self.queues or self.is_captured)
+
+    @property
+    def has_policy(self):
+        """Whether the client does more for it than to send its message: tables, streams, waits."""
+        return self.has_scopes or any(a != a.as_number for a in self.arguments)
+
+    @property
+    def has_scopes(self):
+        """Whether something lives around the sending (client/call/submission.h)."""
+        return bool(self.drains or self.synchronises or self.submits)
+
+    @property
+    def message(self):
+        """The same without anything but the message: with numbers for handles and devices."""
+        return replace(
+            self,
+            arguments=[a.as_number for a in self.arguments],
+            drains=False,
+            queues=False,
+            works=False,
+            synchronises="",
+            capture="free",
+        )
 
     def parent_of(self, kind):
         """The argument that an object of this kind is made from, or None."""

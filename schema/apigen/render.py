@@ -50,6 +50,8 @@ TEMPLATES = {  # folder of generated files -> where their templates are
     "schema": _ROOT / "schema/apigen/templates",
     "rpc": _ROOT / "common/rpc/templates",
     "client": _ROOT / "client/templates",
+    "client/wire": _ROOT / "client/wire/templates",
+    "client/exports": _ROOT / "client/exports/templates",
     "client/nvml": _ROOT / "client/nvml/templates",
     "server": _ROOT / "server/templates",
     "server/nvml": _ROOT / "server/nvml/templates",
@@ -140,6 +142,29 @@ def _opcode_rows(entries):
     return [by_number.get(n, "?") for n in range(registry.FIRST, end)], end
 
 
+def _put_calls(put, chapter, types):
+    """What sends a chapter's messages. Ours have a function for the message alone."""
+    messages = [f.message for f in chapter.messages if f.internal]
+    if messages:
+        put(f"client/wire/{chapter.name}.h", "wire.h.j2", chapter=chapter, functions=messages)
+        put(
+            f"client/wire/{chapter.name}.cc",
+            "wire.cc.j2",
+            chapter=chapter,
+            functions=messages,
+            body=lambda f: cpp_call.body(f, types),
+        )
+    functions = [f for f in chapter.messages if f.has_policy or not f.internal]
+    put(f"client/{chapter.name}_calls.h", "calls.h.j2", chapter=chapter, functions=functions)
+    put(
+        f"client/{chapter.name}_calls.cc",
+        "calls.cc.j2",
+        chapter=chapter,
+        functions=functions,
+        body=lambda f: (cpp_call.policy if f.internal else cpp_call.body)(f, types),
+    )
+
+
 def render(api, entries, nvml_entries=None):
     """path below generated/ -> text. entries: the registry; nvml_entries: that of NVML."""
     environments = {room: environment(folder) for room, folder in TEMPLATES.items()}
@@ -171,13 +196,7 @@ def render(api, entries, nvml_entries=None):
     put("schema/result_names.cc", "result_names.cc.j2", results=api.results.items())
     with_messages = [c for c in api.chapters if c.messages]
     for chapter in with_messages:
-        put(f"client/{chapter.name}_calls.h", "calls.h.j2", chapter=chapter)
-        put(
-            f"client/{chapter.name}_calls.cc",
-            "calls.cc.j2",
-            chapter=chapter,
-            body=lambda f: cpp_call.body(f, api.types),
-        )
+        _put_calls(put, chapter, api.types)
         generated = [f for f in chapter.messages if not f.server_manual]
         if generated:
             put(
@@ -212,8 +231,8 @@ def render(api, entries, nvml_entries=None):
         functions = [f for f in chapter.functions if not f.header and not f.internal]
         if functions:
             put(
-                f"client/{chapter.name}_entries.cc",
-                "entries.cc.j2",
+                f"client/exports/{chapter.name}.cc",
+                "exports.cc.j2",
                 chapter=chapter,
                 functions=functions,
                 needs=_NEEDS,

@@ -38,7 +38,7 @@ def text(api, schema_dir, name):
     n = re.escape(f.name)
     symbols = "|".join(re.escape(s) for s, _ in f.symbols) or n
     patterns = [
-        rf"^CUresult call_{n}\(",
+        rf"^CUresult (call_)?{n}\(",
         rf"^CUresult enter_{n}\(",
         rf"^__attribute__.* CUresult ({symbols})\(",
         rf"^static_assert.*&::({symbols})\)",

@@ -9,6 +9,22 @@ class BadDescriptions(Description):
     def test_not_yaml(self):
         self.refused("# x\n- fn: [\n", "api/driver/demo.yml:", "not YAML")
 
+    def test_internal_calls_are_of_numbers(self):
+        types = self.schema / "api" / "types.yml"
+        structs = "structs:\n  CUDA_BATCH_MEM_OP_NODE_PARAMS: {size: 32, handles: {ctx: context}}\n"
+        types.write_text(types.read_text().replace("structs:\n", structs, 1))
+        for parameters, args in (
+            ("const CUDA_BATCH_MEM_OP_NODE_PARAMS *p", "{p: {in: struct}}"),
+            ("CUmemLocation *p", "{p: {out: struct}}"),
+            ("CUmodule mod, CUfunction *p", "{p: {out: array, len: 2, creates: function}}"),
+        ):
+            (self.schema / "api" / "internal.yml").write_text(
+                f"# x\n- fn: CUresult fgA({parameters})\n  call: sync\n  server: manual\n"
+                f"  why: w\n  args: {args}\n"
+            )
+            one = "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n"
+            self.refused(one, "internal.yml:2", "fgA: an internal call has no handles in structs")
+
     def test_double_key(self):
         self.refused(
             "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  call: async\n",

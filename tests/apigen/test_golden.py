@@ -1,5 +1,5 @@
 """What is made for a few functions, word for word: tests/apigen/golden/<name>.txt is the output
-of `apigen show` for demo.yml.
+of `apigen show` for demo.yml and demo_internal.yml.
 """
 
 import os
@@ -19,7 +19,10 @@ class Golden(Description):
             "cuDemoAlloc_v2: 64\ncuDemoCreate: 65\ncuDemoFill: 66\n"
             "cuDemoNames: 67\ncuDemoGone: 68\ncuDemoCount: 69\n"
             "cuDemoWork: 70\ncuDemoRecord: 71\ncuDemoWait: 72\n"
+            "fgDemoHold: 73\nfgDemoPut: 74\n"
         )
+        internal = (HERE / "demo_internal.yml").read_text()
+        (self.schema / "api" / "internal.yml").write_text(internal)
         self.api = self.describe((HERE / "demo.yml").read_text())
 
     def test_functions(self):

@@ -136,7 +136,7 @@ class Graphs(Description):
         )
 
     def test_several_inputs_beside_the_message(self):
-        self.holds("client/internal_calls.cc", "call_fgTwo", "const rpc::Bytes bulk_[] = {")
+        self.holds("client/wire/internal.cc", "fgTwo", "const rpc::Bytes bulk_[] = {")
         self.holds(
             "server/internal_decode.h",
             "decode_fgTwo",
@@ -167,6 +167,7 @@ class Graphs(Description):
         for source in (
             "generated/client/demo_calls.cc",
             "generated/client/internal_calls.cc",
+            "generated/client/wire/internal.cc",
             "generated/server/demo_dispatch.cc",
             "use.cc",
         ):

@@ -208,10 +208,10 @@ TEST(Ends, SlotsOfAContextThatHasEndedAreNotThoseOfItsNextLife) {
     Session& session = *Process::get().session(0);
     Context& context = *Process::get().tables()->contexts.primary(0);
     ASSERT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    EXPECT_EQ(session.staging_rings.get(session, context), nullptr);
+    EXPECT_EQ(session.staging_rings.get(context), nullptr);
     CUcontext again = nullptr;
     ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
-    EXPECT_NE(session.staging_rings.get(session, context), nullptr);
+    EXPECT_NE(session.staging_rings.get(context), nullptr);
     EXPECT_EQ(program.a->contexts_of(schema::op_fgHostShare), std::vector<uint16_t>{1});
   });
   Program::same_host = false;

@@ -126,18 +126,19 @@ FakeWorker* Program::add(Tables& tables, unsigned number) {
   auto* const worker = new FakeWorker(std::move(server), kMemory[number]);
   Settings settings;
   settings.server = number == 0 ? "a:14900" : "b:14900";
+  wire::OpcodeSet known;
   Snapshot snapshot;
   snapshot.driver_version = number == 0 ? 13000 : 12080;
   for (unsigned opcode = 0; opcode < 8 * wire::OpcodeSet::kMaxBytes; ++opcode) {
     const auto each = static_cast<uint16_t>(opcode);
-    if (each != unknown && bootstrap::known_opcodes().contains(each)) snapshot.known.insert(each);
+    if (each != unknown && bootstrap::known_opcodes().contains(each)) known.insert(each);
   }
   snapshot.max_bulk_bytes = 1 << 20;
   snapshot.max_body_bytes = 1 << 20;
   snapshot.devices.resize(1);
-  auto session =
-      std::make_unique<Session>(SessionIdentity{tables, number, Process::get().device_count()},
-                                std::move(settings), std::move(snapshot), kHooks);
+  auto session = std::make_unique<Session>(
+      SessionIdentity{tables, number, Process::get().device_count()}, std::move(settings),
+      Link::Server{"of a test", known}, std::move(snapshot), kHooks);
   session->attach(std::move(client), nullptr, {});
   Process::get().add(std::move(session));
   return worker;

@@ -10,6 +10,7 @@
 #include "client/image/load.h"
 #include "client/manual/common.h"
 #include "common/base/log.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -63,8 +64,8 @@ CUresult fetch(const CallTarget& target, const unsigned char* hash, uint64_t byt
   const uint64_t piece = target.session.piece_bytes();
   for (uint64_t offset = 0; offset < bytes; offset += piece) {
     const CUresult result =
-        call_fgImageGet(target.session, target.context, hash, offset, image->data() + offset,
-                        std::min<uint64_t>(piece, bytes - offset));
+        wire::fgImageGet(target.session, target.context, hash, offset, image->data() + offset,
+                         std::min<uint64_t>(piece, bytes - offset));
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;

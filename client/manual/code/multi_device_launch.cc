@@ -11,6 +11,7 @@
 #include "client/manual/common.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/ordered_copy.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -70,10 +71,10 @@ class MultiDeviceLaunch {
       }
       launches_[i].hStream = reinterpret_cast<CUstream>(work.stream());
     }
-    return call_fgLaunchMultiDevice(session_, contexts_.front()->wire_id,
-                                    static_cast<unsigned>(launches_.size()), launches_.data(),
-                                    flags, static_cast<unsigned>(parameters_.size()),
-                                    parameters_.empty() ? nullptr : parameters_.data());
+    return wire::fgLaunchMultiDevice(session_, contexts_.front()->wire_id,
+                                     static_cast<unsigned>(launches_.size()), launches_.data(),
+                                     flags, static_cast<unsigned>(parameters_.size()),
+                                     parameters_.empty() ? nullptr : parameters_.data());
   }
 
  private:

@@ -6,6 +6,7 @@
 #include "client/manual/common.h"
 #include "client/manual/context/context_end.h"
 #include "client/process/process.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -83,7 +84,7 @@ CUresult manual_cuCtxDestroy_v2(CUcontext ctx) {
     return CUDA_ERROR_INVALID_CONTEXT;
   Session& session = *context->session;
   begin_context_end(*context);
-  const CUresult result = call_fgContextDestroy(session, 0, context->wire_id);
+  const CUresult result = wire::fgContextDestroy(session, 0, context->wire_id);
   end_context(*context, ContextState::kDestroyed);
   if (current_context() == context) pop_context();
   return result;

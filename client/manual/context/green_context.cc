@@ -13,6 +13,7 @@
 #include "client/entry/object_ends.h"
 #include "client/manual/common.h"
 #include "client/manual/context/context_end.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -40,7 +41,7 @@ uint16_t frame_context(const Session& session) {
 
 CUresult end_green(Context& green) {
   begin_context_end(green);
-  const CUresult result = call_fgGreenDestroy(*green.session, 0, green.wire_id);
+  const CUresult result = wire::fgGreenDestroy(*green.session, 0, green.wire_id);
   end_object(*green.session, green.green);
   end_context(green, ContextState::kDestroyed);
   return result;
@@ -98,8 +99,8 @@ CUresult manual_cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int*
   CUdevResource rest{};
   unsigned made = 0;
   const CUresult answer =
-      call_fgResourceSplit(*session, frame_context(*session), query ? counted.data() : result,
-                           wanted, &made, input, &rest, useFlags, minCount, query ? 1 : 0);
+      wire::fgResourceSplit(*session, frame_context(*session), query ? counted.data() : result,
+                            wanted, &made, input, &rest, useFlags, minCount, query ? 1 : 0);
   if (answer != CUDA_SUCCESS) return answer;
   *nbGroups = made;
   if (query) return CUDA_SUCCESS;

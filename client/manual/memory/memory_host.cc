@@ -44,7 +44,7 @@ CUresult manual_cuMemFreeHost(void* p) {
     if (!session.host_memory.erase(region->base)) return CUDA_ERROR_INVALID_VALUE;
     session.hidden_memory.remove(region->base);
     (void)finish_copies_of(session, *region);  // fails only with the session, as does free()
-    return session.shared_host.free(session, region->base);
+    return session.shared_host.free(region->base);
   }
   const CUresult finished = finish_copies_of(session, *region);
   const CUresult withdrawn = withdraw_here(session, *region);

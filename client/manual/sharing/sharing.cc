@@ -11,6 +11,7 @@
 #include "client/process/process.h"
 #include "client/transfer/held_work.h"
 #include "common/base/log.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -188,7 +189,7 @@ CUresult open_memory(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Fla
     size_t bytes = 0;
     int device = 0;
     const CUresult result =
-        call_fgIpcOpenMemory(session, context, &handle, Flags, &address, &base, &bytes, &device);
+        wire::fgIpcOpenMemory(session, context, &handle, Flags, &address, &base, &bytes, &device);
     if (result != CUDA_SUCCESS) return result;
     const Region region{.base = base,
                         .bytes = bytes,
@@ -197,7 +198,7 @@ CUresult open_memory(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Fla
                         .device = device_from_wire(session, device)};
     const bool is_hidden = region.device == CU_DEVICE_INVALID;
     if (is_hidden || taken_by_other(session, region.base, region.bytes)) {
-      (void)call_fgIpcCloseMemory(session, context, address);
+      (void)wire::fgIpcCloseMemory(session, context, address);
       return is_hidden ? refuse_hidden_device(kName) : refuse_address(session, kName, region.base);
     }
     *times = enter_opened(session, region);
@@ -233,7 +234,7 @@ CUresult manual_cuIpcCloseMemHandle(CUdeviceptr dptr) {
   if (const auto region = target.session.device_memory.find(dptr))
     HeldWork::finish_with({region->base, region->bytes});
   const Taken taken = take_opened(target.session, dptr);
-  const CUresult result = call_fgIpcCloseMemory(target.session, target.context, dptr);
+  const CUresult result = wire::fgIpcCloseMemory(target.session, target.context, dptr);
   if (!taken.region) return result;
   if (result != CUDA_SUCCESS) enter_opened(target.session, *taken.region);
   if (taken.is_last && taken.region->reserved)
