@@ -64,8 +64,8 @@ def room_of(path):
         tree, folder, *_ = path.split("/")
         if tree == "common":
             return f"generated/{folder}"
-        alone = tree == "schema" or folder == "templates"
-        return f"generated/{tree}" if alone else f"generated/{tree}/{folder}"
+        has_room = tree in ("client", "server") and folder != "templates"
+        return f"generated/{tree}/{folder}" if has_room else f"generated/{tree}"
     return path.rpartition("/")[0]
 
 

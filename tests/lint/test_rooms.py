@@ -76,6 +76,8 @@ class Includes(unittest.TestCase):
         lines = '#include "generated/base/{{ name }}.h"\n#include "client/call.h"\n'
         self.files["client/templates/calls.cc.j2"] = lines
         self.files["base/tool/templates/names.cc.j2"] = '#include "base/log.h"\n'
+        self.table["generated/client/cache"] = ["generated/base"]
+        self.files["client/cache/templates/names.cc.j2"] = '#include "generated/base/names.h"\n'
         self.assertEqual(self.problems(), [])
         self.files["base/tool/templates/calls.cc.j2"] = lines
         self.assertEqual(
