@@ -1,11 +1,11 @@
 // Streams: whose they are is known here; callbacks run here.
 #include "client/capture/captures.h"
 #include "client/entry/new_stream.h"
-#include "client/entry/stream_wait.h"
 #include "client/manual/common.h"
 #include "client/manual/context/green_context.h"
 #include "client/manual/sharing/sharing.h"
 #include "client/manual/stream/stream_priority.h"
+#include "client/manual/stream/stream_wait.h"
 #include "client/transfer/held_streams.h"
 #include "schema/support/cuda_rules.h"
 

@@ -1,4 +1,4 @@
-#include "client/entry/stream_wait.h"
+#include "client/manual/stream/stream_wait.h"
 
 #include "client/call/call.h"
 #include "client/call/client_support.h"
