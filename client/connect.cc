@@ -87,15 +87,9 @@ void host_function_returned(Session& session, uint64_t id) {
   if (const Status status = call.send(); !status.ok()) from_status(status);
 }
 
-void look_at_values(Session& session) {
-  if (!session.pages.any_word_changed()) return;
-  if (before_wait(session) == CUDA_SUCCESS) (void)session.channel().flush();
-}
-
 constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
                               .before_host_function = before_host_function,
                               .host_function_returned = host_function_returned,
-                              .look_at_values = look_at_values,
                               .before_exit = before_exit};
 
 // What becomes a session when the devices of all servers are known.

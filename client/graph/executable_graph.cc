@@ -12,6 +12,7 @@
 #include "client/graph/user_object.h"
 #include "client/object/launch_blocking.h"
 #include "client/process/process.h"
+#include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -246,7 +247,7 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
       std::any_of(exec.awaited.begin(), exec.awaited.end(), [&](CUdeviceptr address) {
         return session.pages.touches(address, sizeof(uint32_t));
       }))
-    session.value_waits.add(StreamMark(session, stream).queue());
+    watch_values(session, stream);
   return result;
 }
 

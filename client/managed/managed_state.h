@@ -1,6 +1,8 @@
 // ManagedState: what a session has for managed memory.
 #pragma once
 
+#include <mutex>
+
 #include "client/managed/arenas.h"
 #include "client/managed/fault_service.h"
 #include "client/managed/managed_memory.h"
@@ -14,6 +16,7 @@ struct ManagedState {
   Arenas arenas;
   FaultService faults;
   UserFaults user_faults{UserFaults::Kind::kWrites};
+  std::once_flag served;  // their thread runs
   ManagedVariables variables{memory, faults};
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
@@ -124,21 +125,20 @@ bool Pages::any_word_changed() {
   });
 }
 
-CUresult Pages::push(Wire& wire, const pages::Agreement::Visit& visit,
-                     const std::function<bool()>& is_all) {
+CUresult Pages::push(const pages::Agreement::Visit& visit, const std::function<bool()>& is_all) {
   std::lock_guard lock(state_);
-  if (!runs_) runs_.emplace(wire.limit());
+  if (!runs_) runs_.emplace(limit_);
   read_words();
-  if (const CUresult result = push_others(wire, visit); result != CUDA_SUCCESS) return result;
-  return words_.empty() || (is_all && !is_all()) ? CUDA_SUCCESS : push_words(wire);
+  if (const CUresult result = push_others(visit); result != CUDA_SUCCESS) return result;
+  return words_.empty() || (is_all && !is_all()) ? CUDA_SUCCESS : push_words();
 }
 
-CUresult Pages::push_others(Wire& wire, const pages::Agreement::Visit& visit) {
+CUresult Pages::push_others(const pages::Agreement::Visit& visit) {
   const bool old = gated_ != 0 && Clock::now() - aged_ >= longest_read_;
   if (old) aged_ = Clock::now();
   for (auto& [address, region] : regions_) {
     if (region.gate == nullptr) {
-      const CUresult result = push_part(wire, region, 0, region.agreement.bytes(), visit);
+      const CUresult result = push_part(region, 0, region.agreement.bytes(), visit);
       if (result != CUDA_SUCCESS) return result;
       continue;
     }
@@ -146,15 +146,15 @@ CUresult Pages::push_others(Wire& wire, const pages::Agreement::Visit& visit) {
     for (BlockStates::Run run = blocks.next_suspect(0); !run.empty();
          run = blocks.next_suspect(run.end)) {
       const size_t from = blocks.offset(run);
-      const CUresult result = push_part(wire, region, from, from + blocks.bytes(run), visit);
+      const CUresult result = push_part(region, from, from + blocks.bytes(run), visit);
       if (result != CUDA_SUCCESS) return result;
       blocks.compared(run, old);
     }
   }
-  return send(wire);
+  return send();
 }
 
-CUresult Pages::push_part(Wire& wire, Region& region, size_t from, size_t until,
+CUresult Pages::push_part(Region& region, size_t from, size_t until,
                           const pages::Agreement::Visit& visit) {
   const uint64_t address = region.address();
   auto word = watched_.lower_bound(address + from);
@@ -163,7 +163,7 @@ CUresult Pages::push_part(Wire& wire, Region& region, size_t from, size_t until,
     const size_t stop = none ? until : word->first - address;
     at = collect(region, at, stop, visit);
     if (at < stop) {
-      if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
+      if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
     } else if (!none) {
       at += word->second;
       ++word;
@@ -172,18 +172,18 @@ CUresult Pages::push_part(Wire& wire, Region& region, size_t from, size_t until,
   return CUDA_SUCCESS;
 }
 
-CUresult Pages::push_words(Wire& wire) {
+CUresult Pages::push_words() {
   for (const Word& word : words_) {
     const size_t offset = word.address - word.region->address();
     const auto now = std::span(word.now).first(word.bytes);
     while (!word.region->agreement.collect_word(offset, now, *runs_)) {
-      if (const CUresult result = send(wire); result != CUDA_SUCCESS) return result;
+      if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
     }
   }
-  return send(wire);
+  return send();
 }
 
-CUresult Pages::send(Wire& wire) {
+CUresult Pages::send() {
   if (runs_->empty()) return CUDA_SUCCESS;
   ++pushes_;
   if (fetching_) {
@@ -191,7 +191,7 @@ CUresult Pages::send(Wire& wire) {
     while (const auto run = reader.next())
       overtaken_.push_back({pushes_, run->address, run->data.size()});
   }
-  const CUresult result = wire.push(runs_->bytes());
+  const CUresult result = wire::fgPagesPush(link_, 0, runs_->bytes().data(), runs_->bytes().size());
   runs_->clear();
   return result;
 }
@@ -217,34 +217,35 @@ std::optional<uint64_t> Pages::mark() const {
   return begun_;
 }
 
-CUresult Pages::pull(Wire& wire, std::optional<uint64_t> done) {
+CUresult Pages::pull(std::optional<uint64_t> done) {
   const uint64_t ticket = wanted_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard no_other(pulling_);
   SmallRegions small;
   if (covered_ < ticket) {
     const uint64_t covers = wanted_.load(std::memory_order_acquire);
     close_all(&small);
-    if (const CUresult result = fetch_all(wire); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = fetch_all(); result != CUDA_SUCCESS) return result;
     covered_ = covers;
   }
   if (done) {
     std::lock_guard lock(state_);
     clean_ = std::max(clean_, *done);
   }
-  return bring_small(wire, small);
+  return bring_small(small);
 }
 
-CUresult Pages::fetch_all(Wire& wire) {
+CUresult Pages::fetch_all() {
   {
     std::lock_guard lock(state_);
     if (regions_.size() == gated_ || !is_running()) return CUDA_SUCCESS;
     fetching_ = true;
   }
   CUresult result = CUDA_SUCCESS;
-  Wire::Fetched fetched;
+  Fetched fetched;
   do {
-    buffer_.resize(wire.limit());
-    result = wire.fetch(fetched.next, buffer_, &fetched);
+    buffer_.resize(limit_);
+    result = wire::fgPagesFetch(link_, 0, fetched.next, buffer_.size(), &fetched.next,
+                                &fetched.pushes, &fetched.bytes, buffer_.data());
     if (result == CUDA_SUCCESS && fetched.bytes > buffer_.size()) result = CUDA_ERROR_UNKNOWN;
     if (result == CUDA_SUCCESS)
       result = merge(std::span(buffer_).first(fetched.bytes), fetched.pushes);

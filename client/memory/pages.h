@@ -10,7 +10,7 @@
 // bring() fetches those that the application then touches; regions of one block that were open come
 // with the pull. Only blocks that were open a short while ago are compared. While work may be
 // running, what is open is closed again after a millisecond or more, so that a host that polls sees
-// what a kernel writes, until somebody has found that all work is done (Helpers::settle). When a
+// what a kernel writes, until somebody has found that all work is done (await_settling()). When a
 // fetch brings something new meanwhile, everything else is closed before that is shown: so nothing
 // is seen before what was written ahead of it.
 //
@@ -26,9 +26,11 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -46,36 +48,23 @@
 
 namespace fargpu::client {
 
+class Link;
+class UserFaults;
+
 class Pages {
  public:
-  // How runs travel; replaced in tests.
-  class Wire {
-   public:
-    virtual ~Wire() = default;
-    // The most bytes of one push or one fetch.
-    virtual size_t limit() const = 0;
-    // Need not wait; the worker applies the runs before everything that is sent later.
-    virtual CUresult push(std::span<const std::byte> runs) = 0;
-    struct Fetched {
-      size_t bytes = 0;     // of runs, at the begin of the buffer
-      uint64_t next = 0;    // the address to go on from; 0: that was all
-      uint64_t pushes = 0;  // how many pushes the worker had taken by then
-    };
-    // Fetches what device code changed, from the address `from` on.
-    virtual CUresult fetch(uint64_t from, std::span<std::byte> buffer, Fetched* fetched) = 0;
-    // Of regions with a gate, which fetch() leaves out: what was changed in
-    // [address, address + bytes).
-    virtual CUresult fetch_part(uint64_t address, uint64_t bytes, std::span<std::byte> buffer,
-                                Fetched* fetched) = 0;
-    // fetch() brings the region that begins there, too, from now on.
-    virtual CUresult fetch_always(uint64_t address) = 0;
-  };
   using Clock = std::chrono::steady_clock;
 
   // The system may read files into memory behind the application's mapping (O_DIRECT). For
   // `longest_read` at least, what was closed meanwhile is compared, too.
-  explicit Pages(Clock::duration longest_read = std::chrono::seconds(1))
-      : longest_read_(longest_read) {}
+  // `piece_bytes`: the most that travels in one message. `faults`: woken when look() is to be
+  // called.
+  Pages(Link& link, uint64_t piece_bytes, UserFaults& faults,
+        Clock::duration longest_read = std::chrono::seconds(1))
+      : link_(link),
+        limit_(std::min(piece_bytes, kMostBytes)),
+        faults_(faults),
+        longest_read_(longest_read) {}
   bool any() const { return any_.load(std::memory_order_relaxed); }
   // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
   // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
@@ -106,7 +95,7 @@ class Pages {
   // Sends what was changed at this end, before work is sent that may see it. `visit` is called with
   // what is sent (Agreement::Visit). Watched words are sent once `is_all` says that nothing else
   // has to go first.
-  CUresult push(Wire& wire, const pages::Agreement::Visit& visit = {},
+  CUresult push(const pages::Agreement::Visit& visit = {},
                 const std::function<bool()>& is_all = {});
   // begin_work(): work is about to be sent, after its push; end_work(): it was sent. From the first
   // on, and until the work is known to be done, device code may write.
@@ -116,26 +105,23 @@ class Pages {
   std::optional<uint64_t> mark() const;
   // Fetches what device code has changed. `done`: all work up to this mark is done, so nothing is
   // left to fetch until more work is sent.
-  CUresult pull(Wire& wire, std::optional<uint64_t> done);
+  CUresult pull(std::optional<uint64_t> done);
 
-  // For regions with a gate; once, before the first one. Neither may wait, and both may be called
-  // with locks held.
-  struct Helpers {
-    std::function<void()> wake;    // look() is to be called
-    std::function<void()> settle;  // somebody is to find out when all work is done
-  };
-  void set_helpers(Helpers helpers);
-  // What Helpers::settle began has ended: after a pull() with the mark, if work is done.
+  // For regions with a gate. Whether somebody is to find out when all work is done, and has not
+  // been asked before; await_settling() returns when that is so.
+  bool is_to_settle();
+  void await_settling();
+  // What it began has ended: after a pull() with the mark, if work is done.
   void settled();
   // The application's access to this address waits. CUDA_ERROR_NOT_MAPPED: it is in no such region,
   // any more; it should be tried again.
-  CUresult bring(Wire& wire, uint64_t address);
+  CUresult bring(uint64_t address);
   // Closes what has been open for long enough. Returns when to look again.
   std::optional<Clock::time_point> look();
   // The region that begins there, if any, comes with every pull from now on.
-  CUresult keep_open(Wire& wire, uint64_t address);
+  CUresult keep_open(uint64_t address);
   // All regions; `context`: those that end with it.
-  CUresult keep_all_open(Wire& wire, std::optional<uint16_t> context = std::nullopt);
+  CUresult keep_all_open(std::optional<uint16_t> context = std::nullopt);
   bool any_gated() const;
 
  private:
@@ -148,6 +134,12 @@ class Pages {
   };
   struct Overtaken {  // a push that a pull under way may not know
     uint64_t number, address, bytes;
+  };
+  // What the worker has said of the runs that it sent, which begin the buffer.
+  struct Fetched {
+    size_t bytes = 0;               // of runs
+    unsigned long long next = 0;    // the address to go on from; 0: that was all
+    unsigned long long pushes = 0;  // how many pushes it had taken by then
   };
   struct Region {
     uint64_t address() const { return agreement.address(); }
@@ -167,19 +159,19 @@ class Pages {
     size_t bytes;
     std::array<std::byte, sizeof(uint64_t)> now;
   };
-  void read_words();                                                 // needs state_
-  CUresult push_others(Wire& wire, const pages::Agreement::Visit&);  // needs state_
-  CUresult push_part(Wire& wire, Region& region, size_t from, size_t until,
+  void read_words();                                     // needs state_
+  CUresult push_others(const pages::Agreement::Visit&);  // needs state_
+  CUresult push_part(Region& region, size_t from, size_t until,
                      const pages::Agreement::Visit& visit);  // needs state_
   // As Agreement::collect().
   size_t collect(Region& region, size_t from, size_t until,
                  const pages::Agreement::Visit& visit);  // needs state_
   std::span<std::byte> sample(size_t bytes);             // needs state_
   static bool read_word(Region& region, size_t offset, std::span<std::byte> now);
-  CUresult push_words(Wire& wire);                                   // needs state_
+  CUresult push_words();                                             // needs state_
   void forget_words(uint64_t address, uint64_t bytes);               // needs state_
-  CUresult send(Wire& wire);                                         // needs state_
-  CUresult fetch_all(Wire& wire);                                    // needs pulling_
+  CUresult send();                                                   // needs state_
+  CUresult fetch_all();                                              // needs pulling_
   CUresult merge(std::span<const std::byte> runs, uint64_t pushes);  // needs pulling_
   // All of these need state_.
   void merge_one(Region& region, pages::ByteRun run);
@@ -196,22 +188,26 @@ class Pages {
   void look_later();                                    // needs state_
   void settle();                                        // needs state_
   // All of these need pulling_.
-  CUresult fetch_part(Wire& wire, uint64_t address, size_t bytes, bool* news);
+  CUresult fetch_part(uint64_t address, size_t bytes, bool* news);
   void open_brought(uint64_t number, uint64_t address, BlockStates::Run run, CUresult result);
-  CUresult bring_closed(Wire& wire, uint64_t address);
-  CUresult stop_closing(Wire& wire, uint64_t address);
-  void make_way(Wire& wire);
+  CUresult bring_closed(uint64_t address);
+  CUresult stop_closing(uint64_t address);
+  void make_way();
   // `is_awaited`: by an access.
-  CUresult bring_run(Wire& wire, uint64_t address, uint64_t number, BlockStates::Run run,
-                     bool is_awaited);
+  CUresult bring_run(uint64_t address, uint64_t number, BlockStates::Run run, bool is_awaited);
   // Regions of one block that were open.
   struct SmallRegions {
     std::array<std::pair<uint64_t, uint64_t>, 4> regions{};  // address and number
     size_t count = 0;
   };
   void close_all(SmallRegions* small);
-  CUresult bring_small(Wire& wire, const SmallRegions& small);
+  CUresult bring_small(const SmallRegions& small);
 
+  // Enough to fill a link.
+  static constexpr uint64_t kMostBytes = 4u << 20;
+  Link& link_;
+  const size_t limit_;
+  UserFaults& faults_;
   const Clock::duration longest_read_;
   std::atomic<bool> any_{false};
   std::atomic<uint64_t> wanted_{0};  // pulls asked for
@@ -239,8 +235,8 @@ class Pages {
   // Of regions with a gate.
   size_t gated_ = 0;
   uint64_t next_number_ = 1;
-  Helpers helpers_;
-  bool settling_ = false;
+  bool settling_ = false, asked_ = false;
+  std::condition_variable asking_;
   std::optional<Clock::time_point> due_{};        // when what is open is closed
   std::optional<Clock::time_point> next_look_{};  // when look() is called at the latest
   Clock::duration interval_{};

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "client/memory/pages.h"
+#include "client/memory/user_faults.h"
 #include "common/base/log.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -22,15 +24,20 @@ constexpr int kMostRounds = 8;
 
 }  // namespace
 
-void Pages::set_helpers(Helpers helpers) {
+bool Pages::is_to_settle() {
   std::lock_guard lock(state_);
-  if (!helpers_.wake) helpers_ = std::move(helpers);
+  return std::exchange(asked_, false);
+}
+
+void Pages::await_settling() {
+  std::unique_lock lock(state_);
+  asking_.wait(lock, [this] { return std::exchange(asked_, false); });
 }
 
 void Pages::settle() {
   if (settling_ || !is_running()) return;
-  settling_ = true;
-  helpers_.settle();
+  settling_ = asked_ = true;
+  asking_.notify_one();
 }
 
 void Pages::settled() {
@@ -79,7 +86,7 @@ void Pages::look_later() {
   due_ = Clock::now() + interval_;
   if (next_look_ && *next_look_ <= *due_) return;
   next_look_ = due_;
-  helpers_.wake();
+  faults_.wake();
 }
 
 std::optional<Pages::Clock::time_point> Pages::look() {
@@ -103,7 +110,7 @@ std::optional<Pages::Clock::time_point> Pages::look() {
   return due_;
 }
 
-CUresult Pages::fetch_part(Wire& wire, uint64_t address, size_t bytes, bool* news) {
+CUresult Pages::fetch_part(uint64_t address, size_t bytes, bool* news) {
   bool running = false;
   {
     std::lock_guard lock(state_);
@@ -117,9 +124,10 @@ CUresult Pages::fetch_part(Wire& wire, uint64_t address, size_t bytes, bool* new
   for (int round = 0; again && result == CUDA_SUCCESS && round < kMostRounds; ++round) {
     again = false;
     for (uint64_t at = address; at != 0 && result == CUDA_SUCCESS;) {
-      buffer_.resize(wire.limit());
-      Wire::Fetched fetched;
-      result = wire.fetch_part(at, end - at, buffer_, &fetched);
+      buffer_.resize(limit_);
+      Fetched fetched;
+      result = wire::fgPagesFetchPart(link_, 0, at, end - at, buffer_.size(), &fetched.next,
+                                      &fetched.pushes, &fetched.bytes, buffer_.data());
       if (result == CUDA_SUCCESS && (fetched.bytes > buffer_.size() || fetched.next >= end))
         result = CUDA_ERROR_UNKNOWN;
       if (result == CUDA_SUCCESS)
@@ -153,14 +161,14 @@ void Pages::open_brought(uint64_t number, uint64_t address, BlockStates::Run run
 
 // Something new is about to be shown while work may be running. What the application saw before is
 // not to be seen beside it.
-void Pages::make_way(Wire& wire) {
-  (void)fetch_all(wire);
+void Pages::make_way() {
+  (void)fetch_all();
   std::lock_guard lock(state_);
   news_ = true;
   close_open();
 }
 
-CUresult Pages::bring_run(Wire& wire, uint64_t address, uint64_t number, BlockStates::Run run,
+CUresult Pages::bring_run(uint64_t address, uint64_t number, BlockStates::Run run,
                           bool is_awaited) {
   size_t offset = 0, bytes = 0;
   {
@@ -171,7 +179,7 @@ CUresult Pages::bring_run(Wire& wire, uint64_t address, uint64_t number, BlockSt
     bytes = region->blocks.bytes(run);
   }
   bool news = false;
-  const CUresult result = fetch_part(wire, address + offset, bytes, &news);
+  const CUresult result = fetch_part(address + offset, bytes, &news);
   bool running = false;
   {
     std::lock_guard lock(state_);
@@ -179,7 +187,7 @@ CUresult Pages::bring_run(Wire& wire, uint64_t address, uint64_t number, BlockSt
   }
   if (running && news) {
     if (is_awaited) std::this_thread::sleep_until(shown_ + kLeastShown);
-    make_way(wire);
+    make_way();
   }
   if (result != CUDA_SUCCESS && !is_awaited) return result;  // an access will find out
   std::lock_guard lock(state_);
@@ -189,7 +197,7 @@ CUresult Pages::bring_run(Wire& wire, uint64_t address, uint64_t number, BlockSt
   return result;
 }
 
-CUresult Pages::bring(Wire& wire, uint64_t address) {
+CUresult Pages::bring(uint64_t address) {
   address -= address % kPage;
   std::lock_guard no_pull(pulling_);
   uint64_t base = 0, number = 0;
@@ -212,7 +220,7 @@ CUresult Pages::bring(Wire& wire, uint64_t address) {
     run = region->blocks.next_closed(block, region->ahead);
     region->next = run.end;
   }
-  const CUresult result = bring_run(wire, base, number, run, true);
+  const CUresult result = bring_run(base, number, run, true);
   std::lock_guard lock(state_);
   settle();
   return result;
@@ -230,16 +238,16 @@ void Pages::close_all(SmallRegions* small) {
 }
 
 // That costs an answer, as an access would, but no fault.
-CUresult Pages::bring_small(Wire& wire, const SmallRegions& small) {
+CUresult Pages::bring_small(const SmallRegions& small) {
   for (size_t i = 0; i < small.count; ++i) {
     const auto [address, number] = small.regions[i];
-    const CUresult result = bring_run(wire, address, number, {0, 1}, false);
+    const CUresult result = bring_run(address, number, {0, 1}, false);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult Pages::bring_closed(Wire& wire, uint64_t address) {
+CUresult Pages::bring_closed(uint64_t address) {
   for (;;) {
     uint64_t number = 0;
     BlockStates::Run run;
@@ -255,21 +263,20 @@ CUresult Pages::bring_closed(Wire& wire, uint64_t address) {
       bytes = region->blocks.bytes(run);
     }
     bool news = false;
-    if (const CUresult result = fetch_part(wire, address + offset, bytes, &news);
-        result != CUDA_SUCCESS)
+    if (const CUresult result = fetch_part(address + offset, bytes, &news); result != CUDA_SUCCESS)
       return result;
     std::lock_guard lock(state_);
     open_brought(number, address, run, CUDA_SUCCESS);
   }
 }
 
-CUresult Pages::stop_closing(Wire& wire, uint64_t address) {
+CUresult Pages::stop_closing(uint64_t address) {
   {
     std::lock_guard lock(state_);
     if (find_gated(address) == nullptr) return CUDA_SUCCESS;
   }
-  CUresult result = bring_closed(wire, address);
-  if (result == CUDA_SUCCESS) result = wire.fetch_always(address);
+  CUresult result = bring_closed(address);
+  if (result == CUDA_SUCCESS) result = wire::fgPagesOnDemand(link_, 0, address, 0);
   if (result != CUDA_SUCCESS) return result;
   std::lock_guard lock(state_);
   const auto found = regions_.find(address);
@@ -280,12 +287,12 @@ CUresult Pages::stop_closing(Wire& wire, uint64_t address) {
   return CUDA_SUCCESS;
 }
 
-CUresult Pages::keep_open(Wire& wire, uint64_t address) {
+CUresult Pages::keep_open(uint64_t address) {
   std::lock_guard no_pull(pulling_);
-  return stop_closing(wire, address);
+  return stop_closing(address);
 }
 
-CUresult Pages::keep_all_open(Wire& wire, std::optional<uint16_t> context) {
+CUresult Pages::keep_all_open(std::optional<uint16_t> context) {
   std::lock_guard no_pull(pulling_);
   std::vector<uint64_t> wanted;
   {
@@ -296,7 +303,7 @@ CUresult Pages::keep_all_open(Wire& wire, std::optional<uint16_t> context) {
     }
   }
   for (const uint64_t address : wanted)
-    if (const CUresult result = stop_closing(wire, address); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = stop_closing(address); result != CUDA_SUCCESS) return result;
   return CUDA_SUCCESS;
 }
 

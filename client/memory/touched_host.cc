@@ -60,10 +60,10 @@ class TouchedHost::Memory final : public PageGate {
   const size_t bytes_;
 };
 
-void* TouchedHost::allocate(size_t bytes, UserFaults::Service service) {
+void* TouchedHost::allocate(size_t bytes) {
   if (bytes == 0 || bytes > SIZE_MAX - kPage || count() >= kMostMemories) return nullptr;
   const size_t whole = (bytes + kPage - 1) / kPage * kPage;
-  if (!faults_.start(std::move(service))) return nullptr;
+  if (!faults_.open()) return nullptr;
   const Fd file = memory_file(whole);
   if (!file.valid()) return nullptr;
   void* const local = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);

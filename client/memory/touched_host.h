@@ -19,9 +19,9 @@ class TouchedHost {
  public:
   // Each takes three of the mappings that a process may have, 65530 by default.
   static constexpr size_t kMostMemories = 8192;
-  // nullptr: there is no memory, it may not be a file's, or there are too many. `service`: for the
-  // first memory.
-  void* allocate(size_t bytes, UserFaults::Service service);
+  // nullptr: there is no memory, it may not be a file's, there are too many, or nobody can serve
+  // faults().
+  void* allocate(size_t bytes);
   // Of the memory that begins there; nullptr: it is none of this, or must stay open.
   std::shared_ptr<PageGate> gate(uint64_t address) const;
   // The memory that begins there gets no gate any more. False: it is none of this, or kept() was

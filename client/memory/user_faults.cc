@@ -16,7 +16,6 @@
 
 #include "common/base/check.h"
 #include "common/base/descriptors.h"
-#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -87,9 +86,9 @@ Result<Fd> UserFaults::open_descriptor(Kind kind) {
 
 Status UserFaults::probe(Kind kind) { return open_descriptor(kind).status(); }
 
-bool UserFaults::start(Service service) {
+bool UserFaults::open() {
   std::lock_guard lock(mutex_);
-  if (started_) return true;
+  if (is_open_) return true;
   auto descriptor = open_descriptor(kind_);
   auto wake = EventFd::create();
   if (!descriptor.ok() || !wake.ok()) return false;
@@ -97,13 +96,13 @@ bool UserFaults::start(Service service) {
   if (descriptors::is_foreign_process() && !kept_.start(descriptor->get())) return false;
   faults_ = std::move(*descriptor);
   wake_ = std::move(*wake);
-  service_ = std::move(service);
-  Thread([this] { run(); }).detach();
-  started_ = true;
+  is_open_ = true;
   return true;
 }
 
-void UserFaults::wake() { wake_->signal(); }
+void UserFaults::wake() {
+  if (wake_) wake_->signal();
+}
 
 bool UserFaults::is_closed() const { return descriptors::own(faults_.get()) < 0; }
 
@@ -127,36 +126,33 @@ ssize_t UserFaults::read(void* bytes, size_t most) const {
   return kept_.run([&] { return ::read(number, bytes, most); });
 }
 
-void UserFaults::run() {
+void UserFaults::wait(std::optional<Clock::time_point> until) {
   std::array<struct pollfd, 2> waits = {{{faults_.get(), POLLIN, 0}, {wake_->get(), POLLIN, 0}}};
-  for (;;) {
-    int patience = -1;
-    if (const auto due = service_.look ? service_.look() : std::nullopt) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
-      patience = static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
-    }
-    // A poll that has begun keeps what it polls, whatever the program closes.
-    if (is_closed()) {
-      std::this_thread::sleep_for(kLookAtClosed);
-    } else if (::poll(waits.data(), waits.size(), patience) < 0) {
-      continue;
-    }
-    (void)wake_->drain();
-    serve_all();
-    while (service_.go_on && service_.go_on()) serve_all();
+  int patience = -1;
+  if (until) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
+    patience = static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
   }
+  // A poll that has begun keeps what it polls, whatever the program closes.
+  if (is_closed()) {
+    std::this_thread::sleep_for(kLookAtClosed);
+  } else if (::poll(waits.data(), waits.size(), patience) < 0) {
+    return;
+  }
+  (void)wake_->drain();
 }
 
-void UserFaults::serve_all() {
-  std::array<struct uffd_msg, 16> messages;
-  if (service_.listen) service_.listen();
+std::span<const UserFaults::Access> UserFaults::take(Accesses& found) {
+  std::array<struct uffd_msg, kMostAccesses> messages;
   const ssize_t got = read(messages.data(), sizeof messages);
-  if (got <= 0) return;
+  if (got <= 0) return {};
+  size_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(messages[0]); ++i) {
     if (messages[i].event != UFFD_EVENT_PAGEFAULT) continue;
     const auto& fault = messages[i].arg.pagefault;
-    service_.serve(fault.address, (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0);
+    found[count++] = {fault.address, (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0};
   }
+  return std::span(found).first(count);
 }
 
 bool UserFaults::watch(uint64_t address, size_t bytes) const {

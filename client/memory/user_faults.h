@@ -1,4 +1,4 @@
-// UserFaults: faults of this process that a thread of ours serves (userfaultfd of Linux).
+// UserFaults: faults of this process that its owner serves on a thread (userfaultfd of Linux).
 //
 // Memory that is watched and whose pages are not mapped makes the thread that touches it wait, in a
 // system call, too, until the pages are opened. For memory of a file in memory (memfd) only: its
@@ -8,18 +8,20 @@
 // A program that closes descriptors which it does not know leaves watched memory watched: accesses
 // wait and are served as before, up to 5 ms later (OwnTable).
 //
-// One per session and purpose. The thread is started with the first memory and lives as long as the
-// process; it needs no lock that a thread may hold which touches watched memory. Any thread.
+// One per session and purpose. The thread lives as long as the process, and needs no lock that a
+// thread may hold which touches watched memory. Any thread, but wait() and take(): the one that
+// serves.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "client/memory/own_table.h"
 #include "common/base/fd.h"
@@ -36,19 +38,19 @@ class UserFaults {
   // not.
   static Status probe(Kind kind = Kind::kAccesses);
 
-  // What the thread does. `serve`: the access at this address waits, until its page is open; or did
-  // so when the thread heard of it. The others may be missing. `look`: what is due, and when to be
-  // called again. `listen`: before the thread hears of accesses. `go_on`: what is left to do when
-  // nobody waits, a little at a time; false: nothing.
-  struct Service {
-    std::function<void(uint64_t address, bool is_write)> serve;
-    std::function<std::optional<Clock::time_point>()> look = nullptr;
-    std::function<void()> listen = nullptr;
-    std::function<bool()> go_on = nullptr;
+  // Before everything else; does nothing when it is open. False: the system refuses.
+  bool open();
+  // Until accesses wait, wake() was called, or the time has come.
+  void wait(std::optional<Clock::time_point> until);
+  // An access that waits until its page is open, or did so when this heard of it.
+  struct Access {
+    uint64_t address;
+    bool is_write;
   };
-  // The first call counts. False: the system refuses.
-  bool start(Service service);
-  // The thread is to look(), and to go on.
+  static constexpr size_t kMostAccesses = 16;
+  using Accesses = std::array<Access, kMostAccesses>;
+  // Those that are heard of now, in `found`. What does not fit is left for the next wait().
+  std::span<const Access> take(Accesses& found);
   void wake();
 
   // Whole pages; without kWrites all of them have memory.
@@ -67,17 +69,14 @@ class UserFaults {
 
  private:
   static Result<Fd> open_descriptor(Kind kind);
-  void run();
-  void serve_all();
   // Calls of the descriptor, whose number the program may have closed. As ioctl(2) and read(2).
   int control(unsigned long request, void* argument) const;
   ssize_t read(void* bytes, size_t most) const;
   bool is_closed() const;
 
   const Kind kind_;
-  std::mutex mutex_;      // of start()
-  bool started_ = false;  // guarded by mutex_
-  Service service_;
+  std::mutex mutex_;      // of open()
+  bool is_open_ = false;  // guarded by mutex_
   Fd faults_;
   mutable OwnTable kept_;
   std::optional<EventFd> wake_;

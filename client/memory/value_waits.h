@@ -1,11 +1,10 @@
 // ValueWaits: streams that wait for a value in host memory that is mirrored in the worker. The
 // application may store the value without making a call, even while all its threads wait in calls.
-// So while such a wait may be pending, a thread of this class checks every millisecond whether
-// bytes must be pushed. The first wait starts it. Any thread; lost() does not block.
+// So while such a wait may be pending, a thread checks every millisecond whether bytes must be
+// pushed (watch_values() in client/transfer/coherence.h). Any thread; lost() does not block.
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -16,18 +15,15 @@ namespace fargpu::client {
 
 class ValueWaits {
  public:
-  // `look()` sends such values if any has changed. It is called on the thread of this class.
-  explicit ValueWaits(std::function<void()> look) : look_(std::move(look)) {}
-  // A wait was put into a stream, and `mark` behind it.
-  void add(std::shared_ptr<StreamQueue> mark);
+  // A wait was put into a stream, and `mark` behind it. True: the first one, for which the thread
+  // is to be started.
+  bool add(std::shared_ptr<StreamQueue> mark);
+  // Until a wait may be pending.
+  void await();
   // The session is lost.
   void lost();
 
  private:
-  void start_thread();  // with mutex_ held
-  void run();
-
-  const std::function<void()> look_;
   std::mutex mutex_;
   std::condition_variable more_;
   std::vector<std::shared_ptr<StreamQueue>> marks_;  // guarded by mutex_

@@ -62,12 +62,12 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Link:
       host_memory(identity.tables.host_memory),
       reservations(identity.tables.reservations),
       output(identity.tables.output),
+      pages(*this, bytes_of_piece(snapshot), touched_host.faults()),
       managed_state(std::make_unique<ManagedState>()),
       managed(managed_state->memory),
       host_calls([this, hooks](uint64_t id) { hooks.host_function_returned(*this, id); },
                  [this, hooks] { hooks.before_host_function(*this); }),
       ordered_copies(hooks.wire_of_copies(*this), bytes_of_piece(snapshot)),
-      value_waits([this, hooks] { hooks.look_at_values(*this); }),
       piece_size_(bytes_of_piece(snapshot)),
       next_buffer_id_(identity.tables.next_buffer_id) {
   for (const Device& device : snapshot.devices)

@@ -64,9 +64,6 @@ struct SessionHooks {
   // Before a function of the application runs, and when it has returned: on their thread.
   void (*before_host_function)(Session& session);
   void (*host_function_returned)(Session& session, uint64_t id);
-  // Sends values that streams may be waiting for, if the application has stored one: on the thread
-  // of ValueWaits.
-  void (*look_at_values)(Session& session);
   // When the process ends, before the connection does.
   void (*before_exit)(Session& session);
 };
@@ -101,9 +98,10 @@ class Session final : public Link, public rpc::NoticeSink {
   AddressMap& host_memory;
   AddressMap& reservations;
   Output& output;
+  TouchedHost touched_host;
+  std::once_flag touches_are_served;  // by threads
   Pages pages;
   HiddenMemory hidden_memory;
-  TouchedHost touched_host;
   Exposures exposures;
   const std::unique_ptr<ManagedState> managed_state;
   ManagedMemory& managed;  // of it

@@ -1,22 +1,24 @@
 #include "client/transfer/coherence.h"
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "client/entry/call_target.h"
+#include "client/entry/streams.h"
 #include "client/transfer/exposure.h"
-#include "client/transfer/pages_wire.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
 
 // Exposed memory may hold pointers to memory that is hidden yet: lists, tables. That is exposed and
 // sent, too, until nothing new is found.
-CUresult push_all(Session& session, PagesWire& wire) {
+CUresult push_all(Session& session) {
   constexpr uint64_t kWord = sizeof(uint64_t);
   while (session.hidden_memory.any()) {
     std::vector<uint64_t> found;
     CUresult result = session.pages.push(
-        wire,
         [&](uint64_t address, std::span<const std::byte> bytes) {
           const size_t skip = (kWord - address % kWord) % kWord;
           if (skip >= bytes.size()) return;
@@ -29,7 +31,7 @@ CUresult push_all(Session& session, PagesWire& wire) {
     if (found.empty()) {
       if (result != CUDA_SUCCESS || session.exposures.none()) return result;
       session.exposures.wait_for_others();
-      return session.pages.push(wire);
+      return session.pages.push();
     }
     for (const uint64_t base : found) {
       if (result == CUDA_SUCCESS) result = expose_region_at(session, base);
@@ -37,7 +39,16 @@ CUresult push_all(Session& session, PagesWire& wire) {
     session.exposures.end();
     if (result != CUDA_SUCCESS) return result;
   }
-  return session.pages.push(wire);
+  return session.pages.push();
+}
+
+void send_values(Session& session) {
+  constexpr auto kLookEvery = std::chrono::milliseconds(1);
+  for (;; std::this_thread::sleep_for(kLookEvery)) {
+    session.value_waits.await();
+    if (session.pages.any_word_changed() && before_wait(session) == CUDA_SUCCESS)
+      (void)session.channel().flush();
+  }
 }
 
 }  // namespace
@@ -45,22 +56,24 @@ CUresult push_all(Session& session, PagesWire& wire) {
 CUresult before_wait(Session& session) {
   if (!session.pages.any()) [[likely]]
     return CUDA_SUCCESS;
-  PagesWire wire(session);
-  return push_all(session, wire);
+  return push_all(session);
 }
 
 CUresult after_synchronisation(Session& session, std::optional<uint64_t> done) {
   if (!session.pages.any()) [[likely]]
     return CUDA_SUCCESS;
-  PagesWire wire(session);
-  return session.pages.pull(wire, done);
+  return session.pages.pull(done);
+}
+
+void watch_values(Session& session, CUstream stream) {
+  if (session.value_waits.add(StreamMark(session, stream).queue()))
+    Thread([&session] { send_values(session); }).detach();  // as long as the process
 }
 
 void before_context_ends(Session& session, const Context& context) {
   if (!session.pages.any()) return;
   (void)call_cuCtxSynchronize(session, context.wire_id);
-  PagesWire wire(session);
-  (void)session.pages.keep_all_open(wire, context.wire_id);
+  (void)session.pages.keep_all_open(context.wire_id);
 }
 
 std::optional<uint64_t> idle_mark(Session& session) {

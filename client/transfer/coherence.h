@@ -21,6 +21,9 @@ class Session;
 CUresult before_wait(Session& session);
 // What device code wrote comes back. `done`: as idle_mark() gave it before the wait.
 CUresult after_synchronisation(Session& session, std::optional<uint64_t> done = std::nullopt);
+// A wait for a value in host memory was put into the stream. From now on a thread sends such values
+// soon after the application has stored them.
+void watch_values(Session& session, CUstream stream);
 // Before a context ends: what its work wrote would go with it. Waits for that work.
 void before_context_ends(Session& session, const Context& context);
 // Before a wait for everything in a context: all work that is awaited then. nullopt when other work

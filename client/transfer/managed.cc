@@ -237,12 +237,16 @@ void fail(Session& session, uint64_t address, CUresult why) {
   session.managed.fail(address);
 }
 
-UserFaults::Service service_of_managed(Session& session) {
-  const auto heard = std::make_shared<uint64_t>(0);  // the thread's
-  return {.serve = [&session, heard](uint64_t address,
-                                     bool is_write) { serve(session, address, is_write, *heard); },
-          .listen = [&session, heard] { *heard = session.managed.gives(); },
-          .go_on = [&session] { return session.managed.show_on(); }};
+void serve_faults(Session& session) {
+  UserFaults::Accesses found;
+  for (;;) {
+    session.managed_state->user_faults.wait(std::nullopt);
+    do {
+      const uint64_t heard = session.managed.gives();
+      for (const UserFaults::Access& access : session.managed_state->user_faults.take(found))
+        serve(session, access.address, access.is_write, heard);
+    } while (session.managed.show_on());
+  }
 }
 
 void start(Session& session, Context& context) {
@@ -257,14 +261,17 @@ void start(Session& session, Context& context) {
     // What is wrong was an error when the process connected.
     const auto chosen = choose_managed_way();
     const ManagedWay way = chosen.ok() ? *chosen : ManagedWay{};
-    const bool by_messages =
-        way.by_messages && state.user_faults.start(service_of_managed(session));
+    const bool by_messages = way.by_messages && state.user_faults.open();
     ManagedMemory::AskShow ask_show;
     if (by_messages) ask_show = [&state] { state.user_faults.wake(); };
     session.managed.set_wire(
         std::make_unique<ChannelWire>(session, context),
         by_messages ? access_by_messages(state.user_faults) : access_by_protection(), way.is_eager,
         [&state](uint64_t address) { state.faults.post_ahead(address); }, std::move(ask_show));
+    if (by_messages) {  // a thread that lives as long as the process
+      std::call_once(state.served,
+                     [&session] { Thread([&session] { serve_faults(session); }).detach(); });
+    }
   }
   if (session.managed.by_signals()) install_fault_handler();
 }

@@ -37,7 +37,7 @@ bool comes_when_touched(const Session& session) {
 
 void* allocate_here(Session& session, size_t bytes, unsigned flags) {
   if ((flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0 && comes_when_touched(session)) {
-    void* const memory = session.touched_host.allocate(bytes, service_of_touches(session));
+    void* const memory = allocate_touched(session, bytes);
     if (memory != nullptr) return memory;
   }
   return allocate_host(bytes);

@@ -1,13 +1,12 @@
 #include "client/transfer/touches.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
 
-#include "client/transfer/pages_wire.h"
+#include "client/entry/call_target.h"
 #include "common/base/thread.h"
 
 namespace fargpu::client {
@@ -15,76 +14,54 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// A thread that waits for all work of a session when it is asked to. Lives as long as the process.
-class IdleWatch {
- public:
-  explicit IdleWatch(Session& session) : session_(session) {
-    Thread([this] { run(); }).detach();
-  }
-  void ask() {
-    std::lock_guard lock(mutex_);
-    asked_ = true;
-    changed_.notify_one();
-  }
+bool find_idle(Session& session) {
+  // While work is being sent there is no mark.
+  const auto mark = session.pages.mark();
+  if (!mark) return true;
+  for (const Context* const context : session.contexts.active_of(session.number))
+    if (call_cuCtxSynchronize(session, context->wire_id) != CUDA_SUCCESS) return false;
+  return session.pages.pull(mark) == CUDA_SUCCESS;
+}
 
- private:
-  void run() {
-    constexpr auto kAfterFailure = std::chrono::milliseconds(100);
-    for (;;) {
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return asked_; });
-        asked_ = false;
-      }
-      // Work that a context has left behind with an error may write for ever.
-      if (!find_idle()) std::this_thread::sleep_for(kAfterFailure);
-      session_.pages.settled();
+// Waits for all work of a session when that is asked for.
+void settle(Session& session) {
+  constexpr auto kAfterFailure = std::chrono::milliseconds(100);
+  for (;;) {
+    session.pages.await_settling();
+    // Work that a context has left behind with an error may write for ever.
+    if (!find_idle(session)) std::this_thread::sleep_for(kAfterFailure);
+    session.pages.settled();
+  }
+}
+
+void serve(Session& session) {
+  UserFaults& faults = session.touched_host.faults();
+  UserFaults::Accesses found;
+  for (;;) {
+    faults.wait(session.pages.look());
+    for (const UserFaults::Access& access : faults.take(found)) {
+      if (session.pages.bring(access.address) == CUDA_ERROR_NOT_MAPPED)
+        faults.retry(access.address / kPage * kPage, kPage);
     }
   }
-  bool find_idle() {
-    // While work is being sent there is no mark.
-    const auto mark = session_.pages.mark();
-    if (!mark) return true;
-    for (const Context* const context : session_.contexts.active_of(session_.number))
-      if (call_cuCtxSynchronize(session_, context->wire_id) != CUDA_SUCCESS) return false;
-    PagesWire wire(session_);
-    return session_.pages.pull(wire, mark) == CUDA_SUCCESS;
-  }
-
-  Session& session_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool asked_ = false;  // guarded by mutex_
-};
+}
 
 }  // namespace
 
-UserFaults::Service service_of_touches(Session& session) {
-  // Made by whoever needs it first, and then for good.
-  struct Lazy {
-    std::once_flag once;
-    IdleWatch* watch = nullptr;
-  };
-  const auto lazy = std::make_shared<Lazy>();
-  session.pages.set_helpers({.wake = [&session] { session.touched_host.faults().wake(); },
-                             .settle =
-                                 [&session, lazy] {
-                                   std::call_once(lazy->once,
-                                                  [&] { lazy->watch = new IdleWatch(session); });
-                                   lazy->watch->ask();
-                                 }});
-  return {[&session](uint64_t address, bool) {
-            PagesWire wire(session);
-            if (session.pages.bring(wire, address) == CUDA_ERROR_NOT_MAPPED)
-              session.touched_host.faults().retry(address / kPage * kPage, kPage);
-          },
-          [&session] { return session.pages.look(); }};
+void* allocate_touched(Session& session, size_t bytes) {
+  void* const memory = session.touched_host.allocate(bytes);
+  if (memory == nullptr) return nullptr;
+  // Both threads live as long as the process.
+  std::call_once(session.touches_are_served, [&session] {
+    Thread([&session] { serve(session); }).detach();
+    Thread([&session] { settle(session); }).detach();
+  });
+  return memory;
 }
 
 CUresult keep_open(Session& session, const Region& region) {
   if (!session.touched_host.keep(region.base)) return CUDA_SUCCESS;
-  PagesWire wire(session);
-  const CUresult result = session.pages.keep_open(wire, region.base);
+  const CUresult result = session.pages.keep_open(region.base);
   if (result == CUDA_SUCCESS) session.touched_host.kept(region.base);
   return result;
 }
@@ -96,8 +73,7 @@ void before_exit(Session& session) {
   auto brought = std::make_shared<std::promise<void>>();
   auto done = brought->get_future();
   Thread([&session, brought] {
-    PagesWire wire(session);
-    (void)session.pages.keep_all_open(wire);
+    (void)session.pages.keep_all_open();
     brought->set_value();
   }).detach();
   (void)done.wait_for(kPatience);

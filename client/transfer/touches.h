@@ -5,14 +5,13 @@
 #include <cuda.h>
 
 #include "client/memory/address_map.h"
-#include "client/memory/user_faults.h"
 
 namespace fargpu::client {
 
 class Session;
 
-// For the first such memory of a session.
-UserFaults::Service service_of_touches(Session& session);
+// Such memory, whose accesses are served; nullptr: there is none.
+void* allocate_touched(Session& session, size_t bytes);
 // Before bytes of pinned memory are read or written here by its own address, or by an adapter: it
 // comes with every synchronisation from now on.
 CUresult keep_open(Session& session, const Region& region);

@@ -99,10 +99,19 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     static auto& faults = *new UserFaults(UserFaults::Kind::kWrites);
     static std::atomic<ManagedMemoryTest*> now;
     now = this;
-    EXPECT_TRUE(
-        faults.start({.serve = [](uint64_t address,
-                                  bool is_write) { now.load()->serve(faults, address, is_write); },
-                      .listen = [] { now.load()->heard_ = now.load()->memory_.gives(); }}));
+    EXPECT_TRUE(faults.open());
+    [[maybe_unused]] static const bool served = [] {
+      std::thread([] {
+        UserFaults::Accesses found;
+        for (;;) {
+          faults.wait(std::nullopt);
+          now.load()->heard_ = now.load()->memory_.gives();
+          for (const UserFaults::Access& access : faults.take(found))
+            now.load()->serve(faults, access.address, access.is_write);
+        }
+      }).detach();
+      return true;
+    }();
     return access_by_messages(faults);
   }
   void serve(const UserFaults& faults, uint64_t address, bool is_write) {

@@ -7,75 +7,16 @@
 #include <thread>
 #include <vector>
 
+#include "client/memory/user_faults.h"
+#include "tests/client/pages_worker.h"
+
 namespace fargpu::client {
 namespace {
-
-// The worker's side of one region, and the order of what reaches it.
-class FakeWire final : public Pages::Wire {
- public:
-  FakeWire(uint64_t address, size_t bytes) : memory(bytes), agreed_(address, bytes) {}
-  size_t limit() const override { return 256; }
-  CUresult push(std::span<const std::byte> runs) override {
-    std::lock_guard lock(mutex_);
-    ++pushes_;
-    pages::RunReader reader(runs);
-    while (const auto run = reader.next()) {
-      agreed_.adopt(*run, memory.data());
-      pushed += run->data.size();
-    }
-    return result;
-  }
-  CUresult fetch(uint64_t from, std::span<std::byte> buffer, Fetched* fetched) override {
-    {
-      std::lock_guard lock(mutex_);
-      ++fetches;
-      const size_t begin = from == 0 ? 0 : from - agreed_.address();
-      pages::RunWriter runs(buffer.size());
-      const size_t end = agreed_.collect(memory.data(), begin, agreed_.bytes(), runs);
-      std::copy(runs.bytes().begin(), runs.bytes().end(), buffer.begin());
-      *fetched = {runs.bytes().size(), end < agreed_.bytes() ? agreed_.address() + end : 0,
-                  pushes_};
-    }
-    if (before_reply) before_reply();
-    return result;
-  }
-
-  CUresult fetch_part(uint64_t address, uint64_t bytes, std::span<std::byte> buffer,
-                      Fetched* fetched) override {
-    {
-      std::lock_guard lock(mutex_);
-      parts.push_back({address - agreed_.address(), bytes});
-      const size_t begin = address - agreed_.address();
-      pages::RunWriter runs(buffer.size());
-      const size_t end = agreed_.collect(memory.data(), begin, begin + bytes, runs);
-      std::copy(runs.bytes().begin(), runs.bytes().end(), buffer.begin());
-      *fetched = {runs.bytes().size(), end < begin + bytes ? agreed_.address() + end : 0, pushes_};
-    }
-    if (before_reply) before_reply();
-    return result;
-  }
-  CUresult fetch_always(uint64_t) override {
-    is_always_fetched = true;
-    return result;
-  }
-
-  std::vector<std::byte> memory;
-  std::vector<std::pair<uint64_t, uint64_t>> parts;  // fetched: offsets and sizes
-  bool is_always_fetched = false;
-  size_t pushed = 0, fetches = 0;
-  CUresult result = CUDA_SUCCESS;
-  std::function<void()> before_reply;  // the worker has answered, the answer is on its way
-
- private:
-  std::mutex mutex_;
-  pages::Agreement agreed_;
-  uint64_t pushes_ = 0;
-};
 
 class PagesTest : public testing::Test {
  protected:
   static constexpr size_t kBytes = 10000;
-  PagesTest() : host_(kBytes), wire_(address(), kBytes) {
+  PagesTest() : host_(kBytes), worker_(address(), kBytes) {
     EXPECT_EQ(pages_.add(address(), kBytes, 1,
                          [this](CUdeviceptr* pointer) {
                            *pointer = address();
@@ -86,98 +27,95 @@ class PagesTest : public testing::Test {
   uint64_t address() { return reinterpret_cast<uint64_t>(host_.data()); }
   CUresult work() {
     pages_.begin_work();
-    const CUresult result = pages_.push(wire_);
+    const CUresult result = pages_.push();
     pages_.end_work();
     return result;
   }
   std::vector<std::byte> host_;
-  FakeWire wire_;
-  Pages pages_;
+  PagesWorker worker_;
+  UserFaults faults_;
+  Pages pages_{worker_.link, 256, faults_};
 };
 
 constexpr std::byte operator""_b(unsigned long long value) { return static_cast<std::byte>(value); }
 
 TEST_F(PagesTest, ADevicesWordSurvivesAPushOfItsPage) {
   work();
-  wire_.memory[0] = 7_b;  // the device; nobody waits
+  worker_.memory()[0] = 7_b;  // the device; nobody waits
   host_[2048] = 42_b;
   ASSERT_EQ(work(), CUDA_SUCCESS);
-  EXPECT_EQ(wire_.pushed, 1u);
-  EXPECT_EQ(wire_.memory[0], 7_b);
-  EXPECT_EQ(wire_.memory[2048], 42_b);
-  ASSERT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
-  EXPECT_EQ(host_, wire_.memory);
+  EXPECT_EQ(worker_.pushed(), 1u);
+  EXPECT_EQ(worker_.memory()[0], 7_b);
+  EXPECT_EQ(worker_.memory()[2048], 42_b);
+  ASSERT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
+  EXPECT_EQ(host_, worker_.memory());
 }
 
 TEST_F(PagesTest, NothingIsFetchedWhileNoWorkCanHaveWritten) {
-  ASSERT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
-  EXPECT_EQ(wire_.fetches, 0u);
+  ASSERT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.fetches, 0u);
   work();
   const auto mark = pages_.mark();
   ASSERT_TRUE(mark);
-  pages_.pull(wire_, std::nullopt);  // other work may still run
-  EXPECT_EQ(wire_.fetches, 1u);
-  pages_.pull(wire_, mark);
-  EXPECT_EQ(wire_.fetches, 2u);
-  pages_.pull(wire_, std::nullopt);
-  EXPECT_EQ(wire_.fetches, 2u);
+  pages_.pull(std::nullopt);  // other work may still run
+  EXPECT_EQ(worker_.fetches, 1u);
+  pages_.pull(mark);
+  EXPECT_EQ(worker_.fetches, 2u);
+  pages_.pull(std::nullopt);
+  EXPECT_EQ(worker_.fetches, 2u);
 }
 
 TEST_F(PagesTest, WorkThatIsBeingSentIsNotDone) {
   const auto before = pages_.mark();
   pages_.begin_work();
   EXPECT_FALSE(pages_.mark());
-  pages_.push(wire_);
+  pages_.push();
   pages_.end_work();
-  wire_.memory[1] = 1_b;
-  pages_.pull(wire_, before);  // a wait for what came before that work
-  wire_.memory[2] = 2_b;
-  pages_.pull(wire_, std::nullopt);
+  worker_.memory()[1] = 1_b;
+  pages_.pull(before);  // a wait for what came before that work
+  worker_.memory()[2] = 2_b;
+  pages_.pull(std::nullopt);
   EXPECT_EQ(host_[2], 2_b);
 }
 
 TEST_F(PagesTest, APushThatOvertakesAPullIsTheNewerOne) {
   work();
-  wire_.memory[10] = 1_b;
-  wire_.memory[11] = 1_b;
-  wire_.memory[12] = 1_b;
-  wire_.before_reply = [this] {
-    wire_.before_reply = {};
+  worker_.memory()[10] = 1_b;
+  worker_.memory()[11] = 1_b;
+  worker_.memory()[12] = 1_b;
+  worker_.before_reply = [this] {
     host_[11] = 2_b;
     work();
   };
-  pages_.pull(wire_, std::nullopt);
+  pages_.pull(std::nullopt);
   EXPECT_EQ(host_[10], 1_b);
   EXPECT_EQ(host_[11], 2_b);
   EXPECT_EQ(host_[12], 1_b);
-  EXPECT_EQ(host_, wire_.memory);
+  EXPECT_EQ(host_, worker_.memory());
   // The device writes there what the host had before: that is a change.
-  wire_.memory[11] = 1_b;
-  pages_.pull(wire_, std::nullopt);
+  worker_.memory()[11] = 1_b;
+  pages_.pull(std::nullopt);
   EXPECT_EQ(host_[11], 1_b);
   work();
-  EXPECT_EQ(host_, wire_.memory);
+  EXPECT_EQ(host_, worker_.memory());
 }
 
 TEST_F(PagesTest, APushThatAPullHasSeenIsTheOlderOne) {
   work();
   host_[11] = 2_b;
-  bool first = true;
   // The push goes out while a pull is under way, but reaches the worker before the second part of
   // that pull, in which device code has answered it.
-  for (auto& byte : wire_.memory) byte = 9_b;
-  wire_.memory[11] = 0_b;
-  wire_.before_reply = [&] {
-    if (!first) return;
-    first = false;
+  for (auto& byte : worker_.memory()) byte = 9_b;
+  worker_.memory()[11] = 0_b;
+  worker_.before_reply = [&] {
     host_[kBytes - 1] = 3_b;
     work();
-    wire_.memory[kBytes - 1] = 4_b;
+    worker_.before_look = [&] { worker_.memory()[kBytes - 1] = 4_b; };
   };
-  pages_.pull(wire_, std::nullopt);
+  pages_.pull(std::nullopt);
   EXPECT_EQ(host_[kBytes - 1], 4_b);
   EXPECT_EQ(host_[11], 2_b);
-  EXPECT_EQ(host_, wire_.memory);
+  EXPECT_EQ(host_, worker_.memory());
 }
 
 TEST_F(PagesTest, PullsOfManyThreadsShareFetches) {
@@ -188,15 +126,15 @@ TEST_F(PagesTest, PullsOfManyThreadsShareFetches) {
       for (int round = 0; round < 100; ++round) {
         host_[static_cast<size_t>(i)] = static_cast<std::byte>(round);
         ASSERT_EQ(work(), CUDA_SUCCESS);
-        ASSERT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
+        ASSERT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
         ASSERT_EQ(host_[static_cast<size_t>(i)], static_cast<std::byte>(round));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   work();
-  EXPECT_EQ(host_, wire_.memory);
-  EXPECT_LE(wire_.fetches, 801u);
+  EXPECT_EQ(host_, worker_.memory());
+  EXPECT_LE(worker_.fetches, 801u);
 }
 
 TEST_F(PagesTest, AWatchedWordTravelsWholeAndLast) {
@@ -207,34 +145,33 @@ TEST_F(PagesTest, AWatchedWordTravelsWholeAndLast) {
   // The host stores data after the value that the push has read: what travels is the older value.
   bool all = false;
   pages_.begin_work();
-  ASSERT_EQ(pages_.push(wire_, {}, [&all] { return all; }), CUDA_SUCCESS);
-  EXPECT_EQ(wire_.memory[kLast], 2_b);
-  EXPECT_EQ(wire_.memory[kAt + 1], 0_b);
+  ASSERT_EQ(pages_.push({}, [&all] { return all; }), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory()[kLast], 2_b);
+  EXPECT_EQ(worker_.memory()[kAt + 1], 0_b);
   all = true;
-  const size_t before = wire_.pushed;
-  ASSERT_EQ(pages_.push(
-                wire_, [this](uint64_t, std::span<const std::byte>) { host_[kAt + 1] = 3_b; },
-                [&all] { return all; }),
+  const size_t before = worker_.pushed();
+  ASSERT_EQ(pages_.push([this](uint64_t, std::span<const std::byte>) { host_[kAt + 1] = 3_b; },
+                        [&all] { return all; }),
             CUDA_SUCCESS);
   pages_.end_work();
-  EXPECT_EQ(wire_.memory[kAt + 1], 1_b);
-  EXPECT_EQ(wire_.pushed, before + sizeof(uint32_t));
+  EXPECT_EQ(worker_.memory()[kAt + 1], 1_b);
+  EXPECT_EQ(worker_.pushed(), before + sizeof(uint32_t));
 }
 
 TEST_F(PagesTest, AWordIsReadBeforeWhatIsSentAheadOfIt) {
   pages_.watch(address(), sizeof(uint64_t));
   host_[5000] = 1_b;
   pages_.begin_work();
-  pages_.push(wire_, [this](uint64_t, std::span<const std::byte>) {
+  pages_.push([this](uint64_t, std::span<const std::byte>) {
     host_[100] = 4_b;  // its page has been looked at
     host_[0] = 5_b;
   });
   pages_.end_work();
-  EXPECT_EQ(wire_.memory[0], 0_b);
+  EXPECT_EQ(worker_.memory()[0], 0_b);
   work();
-  EXPECT_EQ(wire_.memory[100], 4_b);
-  EXPECT_EQ(wire_.memory[0], 5_b);
-  EXPECT_EQ(host_, wire_.memory);
+  EXPECT_EQ(worker_.memory()[100], 4_b);
+  EXPECT_EQ(worker_.memory()[0], 5_b);
+  EXPECT_EQ(host_, worker_.memory());
 }
 
 TEST_F(PagesTest, RegionsComeAndGo) {
@@ -244,7 +181,7 @@ TEST_F(PagesTest, RegionsComeAndGo) {
   EXPECT_TRUE(pages_.touches(address() - 1, 2));
   EXPECT_FALSE(pages_.touches(address() - 1, 1));
   EXPECT_FALSE(pages_.touches(address() + kBytes, 100));
-  wire_.result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  worker_.link.stop();
   host_[0] = 1_b;
   EXPECT_EQ(work(), CUDA_ERROR_DEVICE_UNAVAILABLE);
   EXPECT_TRUE(pages_.remove(address()));

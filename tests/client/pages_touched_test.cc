@@ -1,6 +1,7 @@
 // Regions that come when they are touched: what is fetched, compared and closed when.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "client/memory/pages.h"
+#include "client/memory/user_faults.h"
+#include "tests/client/pages_worker.h"
 
 namespace fargpu::client {
 namespace {
@@ -44,60 +47,15 @@ class FakeGate final : public PageGate {
   bool watched = true;
 };
 
-class TouchedWire final : public Pages::Wire {
- public:
-  TouchedWire(uint64_t address, size_t bytes) : memory(bytes), agreed_(address, bytes) {}
-  size_t limit() const override { return limit_; }
-  CUresult push(std::span<const std::byte> runs) override {
-    ++pushes_;
-    pages::RunReader reader(runs);
-    while (const auto run = reader.next()) {
-      agreed_.adopt(*run, memory.data());
-      pushed += run->data.size();
-    }
-    return result;
-  }
-  CUresult fetch(uint64_t, std::span<std::byte>, Fetched* fetched) override {
-    ++whole;
-    *fetched = {};
-    return result;
-  }
-  CUresult fetch_part(uint64_t address, uint64_t bytes, std::span<std::byte> buffer,
-                      Fetched* fetched) override {
-    const size_t begin = address - agreed_.address();
-    parts.push_back({begin / kBlock, bytes / kBlock});
-    pages::RunWriter runs(buffer.size());
-    const size_t end = agreed_.collect(memory.data(), begin, begin + bytes, runs);
-    std::copy(runs.bytes().begin(), runs.bytes().end(), buffer.begin());
-    *fetched = {runs.bytes().size(), end < begin + bytes ? agreed_.address() + end : 0, pushes_};
-    if (before_reply) std::exchange(before_reply, nullptr)();
-    return result;
-  }
-  CUresult fetch_always(uint64_t) override {
-    is_always_fetched = true;
-    return result;
-  }
-
-  std::vector<std::byte> memory;
-  std::vector<std::pair<size_t, size_t>> parts;  // first block, whole blocks
-  size_t pushed = 0, whole = 0;
-  bool is_always_fetched = false;
-  CUresult result = CUDA_SUCCESS;
-  std::function<void()> before_reply;
-  size_t limit_ = 4 << 20;
-
- private:
-  pages::Agreement agreed_;
-  uint64_t pushes_ = 0;
-};
-
 class TouchedPagesTest : public testing::Test {
  protected:
   static constexpr size_t kBlocks = 100, kBytes = kBlocks * kBlock - 5000;
   static constexpr uint64_t kAddress = 0x10'0000'0000;
-  TouchedPagesTest()
-      : host_(kBytes), gate_(std::make_shared<FakeGate>(host_)), wire_(kAddress, kBytes) {
-    pages_.set_helpers({.wake = [this] { ++woken_; }, .settle = [this] { ++settling_; }});
+  explicit TouchedPagesTest(uint64_t piece_bytes = 4 << 20)
+      : host_(kBytes),
+        gate_(std::make_shared<FakeGate>(host_)),
+        worker_(kAddress, kBytes, true),
+        pages_(worker_.link, piece_bytes, faults_, kLongestRead) {
     EXPECT_EQ(pages_.add(
                   kAddress, kBytes, 1,
                   [](CUdeviceptr* pointer) {
@@ -109,36 +67,36 @@ class TouchedPagesTest : public testing::Test {
   }
   void work() {
     pages_.begin_work();
-    EXPECT_EQ(pages_.push(wire_), CUDA_SUCCESS);
+    EXPECT_EQ(pages_.push(), CUDA_SUCCESS);
     pages_.end_work();
   }
-  void finish() { EXPECT_EQ(pages_.pull(wire_, pages_.mark()), CUDA_SUCCESS); }
+  void finish() { EXPECT_EQ(pages_.pull(pages_.mark()), CUDA_SUCCESS); }
   // The application's access.
   std::byte& at(size_t offset) {
     for (int tries = 0; gate_->closed[offset / kBlock] && tries < 3; ++tries)
-      EXPECT_EQ(pages_.bring(wire_, kAddress + offset), CUDA_SUCCESS);
+      EXPECT_EQ(pages_.bring(kAddress + offset), CUDA_SUCCESS);
     return host_[offset];
   }
 
   std::vector<std::byte> host_;
   std::shared_ptr<FakeGate> gate_;
-  TouchedWire wire_;
+  PagesWorker worker_;
   static constexpr auto kLongestRead = std::chrono::milliseconds(30);
-  Pages pages_{kLongestRead};
-  int woken_ = 0, settling_ = 0;
+  UserFaults faults_;
+  Pages pages_;
 };
 
 TEST_F(TouchedPagesTest, APullOnlyCloses) {
   work();
-  for (std::byte& each : wire_.memory) each = 3_b;
+  for (std::byte& each : worker_.memory()) each = 3_b;
   finish();
   EXPECT_EQ(gate_->count_closed(), kBlocks);
-  EXPECT_TRUE(wire_.parts.empty());
-  EXPECT_EQ(wire_.whole, 0u) << "there is no other memory";
+  EXPECT_TRUE(worker_.parts.empty());
+  EXPECT_EQ(worker_.fetches, 0u) << "there is no other memory";
   EXPECT_EQ(at(5 * kBlock + 7), 3_b);
-  EXPECT_EQ(wire_.parts, (std::vector<std::pair<size_t, size_t>>{{5, 1}}));
+  EXPECT_EQ(worker_.parts, (std::vector<std::pair<size_t, size_t>>{{5, 1}}));
   EXPECT_EQ(at(5 * kBlock + 9), 3_b);
-  EXPECT_EQ(wire_.parts.size(), 1u);
+  EXPECT_EQ(worker_.parts.size(), 1u);
   EXPECT_EQ(host_[6 * kBlock], 0_b);
   EXPECT_EQ(gate_->count_closed(), kBlocks - 1);
   finish();
@@ -149,7 +107,7 @@ TEST_F(TouchedPagesTest, SequentialTouchesComeInLargerAndLargerParts) {
   work();
   finish();
   for (size_t block = 0; block < kBlocks; ++block) (void)at(block * kBlock);
-  EXPECT_EQ(wire_.parts.size(), 6u);  // 2, 4, 8, 16, 32 and the rest
+  EXPECT_EQ(worker_.parts.size(), 6u);  // 2, 4, 8, 16, 32 and the rest
 }
 
 TEST_F(TouchedPagesTest, OnlyWhatWasOpenLatelyIsCompared) {
@@ -162,14 +120,14 @@ TEST_F(TouchedPagesTest, OnlyWhatWasOpenLatelyIsCompared) {
   host_[20 * kBlock] = 1_b;  // behind the gate, where nothing can be written
   at(30 * kBlock) = 2_b;
   work();
-  EXPECT_EQ(wire_.pushed, 1u);
-  EXPECT_EQ(wire_.memory[30 * kBlock], 2_b);
+  EXPECT_EQ(worker_.pushed(), 1u);
+  EXPECT_EQ(worker_.memory()[30 * kBlock], 2_b);
   at(30 * kBlock + 1) = 3_b;
   finish();  // it is closed before it was pushed
   EXPECT_EQ(gate_->count_closed(), kBlocks);
   work();
-  EXPECT_EQ(wire_.memory[30 * kBlock + 1], 3_b);
-  EXPECT_EQ(wire_.pushed, 2u);
+  EXPECT_EQ(worker_.memory()[30 * kBlock + 1], 3_b);
+  EXPECT_EQ(worker_.pushed(), 2u);
 }
 
 TEST_F(TouchedPagesTest, WhatTheSystemReadsIntoClosedMemoryIsSent) {
@@ -180,47 +138,48 @@ TEST_F(TouchedPagesTest, WhatTheSystemReadsIntoClosedMemoryIsSent) {
   ASSERT_TRUE(gate_->closed[20]);
   host_[20 * kBlock] = 1_b;
   work();
-  EXPECT_EQ(wire_.memory[20 * kBlock], 1_b);
+  EXPECT_EQ(worker_.memory()[20 * kBlock], 1_b);
 }
 
 TEST_F(TouchedPagesTest, BothEndsWriteOneBlock) {
   work();
   finish();
   at(100) = 1_b;
-  wire_.memory[101] = 2_b;
+  worker_.memory()[101] = 2_b;
   pages_.begin_work();  // work that does not see the host's byte yet
   pages_.end_work();
   finish();
   EXPECT_EQ(at(101), 2_b);
   EXPECT_EQ(host_[100], 1_b);
   work();
-  EXPECT_EQ(wire_.memory[100], 1_b);
-  EXPECT_EQ(wire_.memory[101], 2_b);
+  EXPECT_EQ(worker_.memory()[100], 1_b);
+  EXPECT_EQ(worker_.memory()[101], 2_b);
 }
 
 TEST_F(TouchedPagesTest, NewsCloseEverythingElseWhileWorkMayRun) {
   work();
-  EXPECT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
+  EXPECT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
   (void)at(10 * kBlock);
   (void)at(20 * kBlock);
   EXPECT_EQ(gate_->count_closed(), kBlocks - 2) << "nothing new: nobody can tell";
-  EXPECT_EQ(settling_, 1) << "once, until it has ended";
-  wire_.memory[30 * kBlock] = 1_b;
+  EXPECT_TRUE(pages_.is_to_settle());
+  (void)at(21 * kBlock);
+  EXPECT_FALSE(pages_.is_to_settle()) << "once, until it has ended";
+  worker_.memory()[30 * kBlock] = 1_b;
   EXPECT_EQ(at(30 * kBlock), 1_b);
   EXPECT_EQ(gate_->count_closed(), kBlocks - 1);
   pages_.settled();
   finish();
   (void)at(10 * kBlock);
-  wire_.memory[40 * kBlock] = 1_b;
+  worker_.memory()[40 * kBlock] = 1_b;
   (void)at(40 * kBlock);
   EXPECT_EQ(gate_->count_closed(), kBlocks - 2) << "no work is left";
-  EXPECT_EQ(settling_, 1);
+  EXPECT_FALSE(pages_.is_to_settle());
 }
 
 TEST_F(TouchedPagesTest, WhatIsOpenIsClosedAfterAWhileOfWork) {
   EXPECT_FALSE(pages_.look());
   work();
-  EXPECT_EQ(woken_, 1);
   auto due = pages_.look();
   ASSERT_TRUE(due);
   EXPECT_EQ(gate_->count_closed(), 0u);
@@ -228,10 +187,10 @@ TEST_F(TouchedPagesTest, WhatIsOpenIsClosedAfterAWhileOfWork) {
   EXPECT_FALSE(pages_.look());
   EXPECT_EQ(gate_->count_closed(), kBlocks);
   work();
-  EXPECT_EQ(woken_, 1) << "nothing is open";
-  wire_.memory[0] = 1_b;
+  EXPECT_FALSE(pages_.look()) << "nothing is open";
+  worker_.memory()[0] = 1_b;
   EXPECT_EQ(at(0), 1_b);
-  wire_.memory[0] = 2_b;
+  worker_.memory()[0] = 2_b;
   due = pages_.look();
   ASSERT_TRUE(due);
   std::this_thread::sleep_until(*due);
@@ -241,26 +200,30 @@ TEST_F(TouchedPagesTest, WhatIsOpenIsClosedAfterAWhileOfWork) {
 
 TEST_F(TouchedPagesTest, APushDuringAFetchIsTheNewerOne) {
   work();
-  wire_.memory[3 * kBlock] = 1_b;
-  wire_.memory[3 * kBlock + 1] = 1_b;
+  worker_.memory()[3 * kBlock] = 1_b;
+  worker_.memory()[3 * kBlock + 1] = 1_b;
   at(3 * kBlock + 1) = 2_b;
   pages_.begin_work();
   pages_.end_work();
-  EXPECT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
-  wire_.before_reply = [this] { work(); };
+  EXPECT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
+  worker_.before_reply = [this] { work(); };
   EXPECT_EQ(at(3 * kBlock), 1_b);
   EXPECT_EQ(host_[3 * kBlock + 1], 2_b);
-  EXPECT_EQ(wire_.memory[3 * kBlock + 1], 2_b);
+  EXPECT_EQ(worker_.memory()[3 * kBlock + 1], 2_b);
 }
 
-TEST_F(TouchedPagesTest, AnAnswerInPartsIsRepeatedUntilNothingIsNew) {
-  wire_.limit_ = 3000;
+class SmallAnswersTest : public TouchedPagesTest {
+ protected:
+  SmallAnswersTest() : TouchedPagesTest(3000) {}
+};
+
+TEST_F(SmallAnswersTest, AnAnswerInPartsIsRepeatedUntilNothingIsNew) {
   work();
-  EXPECT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS);
-  for (size_t i = 0; i < 8000; ++i) wire_.memory[i] = 1_b;
-  wire_.before_reply = [this] {
-    wire_.memory[0] = 2_b;  // behind the back of the first part
-    wire_.memory[7999] = 2_b;
+  EXPECT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
+  std::fill_n(worker_.memory().begin(), 8000, 1_b);
+  worker_.before_reply = [this] {
+    worker_.memory()[0] = 2_b;  // behind the back of the first part
+    worker_.memory()[7999] = 2_b;
   };
   EXPECT_EQ(at(0), 2_b);
   EXPECT_EQ(host_[7999], 2_b);
@@ -270,59 +233,58 @@ TEST_F(TouchedPagesTest, AnOpenRegionOfOneBlockComesWithThePull) {
   std::vector<std::byte> host(5000);
   auto gate = std::make_shared<FakeGate>(host);
   const uint64_t address = kAddress + 200 * kBlock;
-  TouchedWire wire(address, host.size());
-  Pages pages;
-  pages.set_helpers({.wake = [] {}, .settle = [] {}});
+  PagesWorker worker(address, host.size(), true);
+  Pages pages(worker.link, 4 << 20, faults_);
   ASSERT_EQ(pages.add(
                 address, host.size(), 1, [](CUdeviceptr*) { return CUDA_SUCCESS; },
                 [] { return false; }, [&] { return gate; }),
             CUDA_SUCCESS);
   const auto work = [&](std::byte value) {
     pages.begin_work();
-    ASSERT_EQ(pages.push(wire), CUDA_SUCCESS);
+    ASSERT_EQ(pages.push(), CUDA_SUCCESS);
     pages.end_work();
-    wire.memory[4000] = value;
+    worker.memory()[4000] = value;
   };
   work(1_b);
-  ASSERT_EQ(pages.pull(wire, std::nullopt), CUDA_SUCCESS);
+  ASSERT_EQ(pages.pull(std::nullopt), CUDA_SUCCESS);
   EXPECT_EQ(host[4000], 1_b);
   EXPECT_EQ(gate->count_closed(), 0u);
   work(2_b);
   // The application does not look at it any more.
-  wire.result = CUDA_ERROR_DEVICE_UNAVAILABLE;
-  EXPECT_EQ(pages.pull(wire, pages.mark()), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  worker.result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  EXPECT_EQ(pages.pull(pages.mark()), CUDA_ERROR_DEVICE_UNAVAILABLE);
   EXPECT_EQ(gate->count_closed(), 1u);
   EXPECT_TRUE(gate->failed.empty()) << "nobody has touched it";
-  wire.result = CUDA_SUCCESS;
-  const size_t before = wire.parts.size();
+  worker.result = CUDA_SUCCESS;
+  const size_t before = worker.parts.size();
   work(3_b);
-  ASSERT_EQ(pages.pull(wire, pages.mark()), CUDA_SUCCESS);
-  EXPECT_EQ(wire.parts.size(), before) << "closed regions stay so";
-  ASSERT_EQ(pages.bring(wire, address), CUDA_SUCCESS);
+  ASSERT_EQ(pages.pull(pages.mark()), CUDA_SUCCESS);
+  EXPECT_EQ(worker.parts.size(), before) << "closed regions stay so";
+  ASSERT_EQ(pages.bring(address), CUDA_SUCCESS);
   EXPECT_EQ(host[4000], 3_b);
 }
 
 TEST_F(TouchedPagesTest, WhatCannotComeFails) {
   work();
   finish();
-  wire_.result = CUDA_ERROR_DEVICE_UNAVAILABLE;
-  EXPECT_EQ(pages_.bring(wire_, kAddress + 2 * kBlock), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  worker_.result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  EXPECT_EQ(pages_.bring(kAddress + 2 * kBlock), CUDA_ERROR_DEVICE_UNAVAILABLE);
   EXPECT_EQ(gate_->failed, std::set<size_t>{2});
-  EXPECT_EQ(pages_.bring(wire_, kAddress - 1), CUDA_ERROR_NOT_MAPPED);
+  EXPECT_EQ(pages_.bring(kAddress - 1), CUDA_ERROR_NOT_MAPPED);
 }
 
 TEST_F(TouchedPagesTest, ItIsKeptOpen) {
   work();
-  wire_.memory[9 * kBlock] = 1_b;
+  worker_.memory()[9 * kBlock] = 1_b;
   finish();
-  EXPECT_EQ(pages_.keep_all_open(wire_, 2), CUDA_SUCCESS);
+  EXPECT_EQ(pages_.keep_all_open(2), CUDA_SUCCESS);
   EXPECT_EQ(gate_->count_closed(), kBlocks) << "of another context";
   EXPECT_TRUE(pages_.any_gated());
-  EXPECT_EQ(pages_.keep_all_open(wire_, 1), CUDA_SUCCESS);
+  EXPECT_EQ(pages_.keep_all_open(1), CUDA_SUCCESS);
   EXPECT_EQ(gate_->count_closed(), 0u);
   EXPECT_EQ(host_[9 * kBlock], 1_b);
   EXPECT_FALSE(pages_.any_gated());
-  EXPECT_TRUE(wire_.is_always_fetched);
+  EXPECT_TRUE(worker_.is_always_fetched());
   // Nobody closes it again before its context, or the process, has ended.
   EXPECT_FALSE(gate_->watched);
   pages_.forget_context(1);
@@ -336,7 +298,7 @@ TEST_F(TouchedPagesTest, AnEndedContextLeavesNothingOldBehind) {
   pages_.forget_context(1);
   EXPECT_FALSE(gate_->watched);
   EXPECT_EQ(gate_->failed.size(), 1u) << "one run of blocks that never came";
-  EXPECT_EQ(pages_.bring(wire_, kAddress), CUDA_ERROR_NOT_MAPPED);
+  EXPECT_EQ(pages_.bring(kAddress), CUDA_ERROR_NOT_MAPPED);
 }
 
 TEST(BlockStates, RunsAreFoundAndSuspicionEnds) {

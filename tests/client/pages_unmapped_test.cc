@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "client/memory/pages.h"
+#include "client/memory/user_faults.h"
+#include "tests/client/pages_worker.h"
 
 namespace fargpu::client {
 namespace {
@@ -13,39 +15,9 @@ namespace {
 constexpr size_t kPage = 4096, kPages = 8, kBytes = kPages * kPage;
 constexpr std::byte operator""_b(unsigned long long value) { return static_cast<std::byte>(value); }
 
-// The worker's half of the region.
-class FakeWire final : public Pages::Wire {
- public:
-  explicit FakeWire(uint64_t address) : memory(kBytes), agreed_(address, kBytes) {}
-  size_t limit() const override { return 1 << 20; }
-  CUresult push(std::span<const std::byte> runs) override {
-    ++pushes;
-    pages::RunReader reader(runs);
-    while (const auto run = reader.next()) agreed_.adopt(*run, memory.data());
-    return CUDA_SUCCESS;
-  }
-  CUresult fetch(uint64_t, std::span<std::byte> buffer, Fetched* fetched) override {
-    pages::RunWriter runs(buffer.size());
-    EXPECT_EQ(agreed_.collect(memory.data(), 0, kBytes, runs), kBytes);
-    std::copy(runs.bytes().begin(), runs.bytes().end(), buffer.begin());
-    *fetched = {runs.bytes().size(), 0, pushes};
-    return CUDA_SUCCESS;
-  }
-  CUresult fetch_part(uint64_t, uint64_t, std::span<std::byte>, Fetched*) override {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  CUresult fetch_always(uint64_t) override { return CUDA_SUCCESS; }
-
-  std::vector<std::byte> memory;
-  uint64_t pushes = 0;
-
- private:
-  pages::Agreement agreed_;
-};
-
 class PagesUnmappedTest : public testing::Test {
  protected:
-  PagesUnmappedTest() : host_(map()), wire_(address()) {
+  PagesUnmappedTest() : host_(map()), worker_(address(), kBytes) {
     EXPECT_EQ(pages_.add(address(), kBytes, 1,
                          [this](CUdeviceptr* pointer) {
                            *pointer = address();
@@ -71,14 +43,15 @@ class PagesUnmappedTest : public testing::Test {
   }
   void work() {
     pages_.begin_work();
-    EXPECT_EQ(pages_.push(wire_), CUDA_SUCCESS);
+    EXPECT_EQ(pages_.push(), CUDA_SUCCESS);
     pages_.end_work();
   }
-  void pull() { EXPECT_EQ(pages_.pull(wire_, std::nullopt), CUDA_SUCCESS); }
+  void pull() { EXPECT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS); }
 
   std::byte* const host_;
-  FakeWire wire_;
-  Pages pages_;
+  PagesWorker worker_;
+  UserFaults faults_;
+  Pages pages_{worker_.link, 1 << 20, faults_};
 };
 
 TEST_F(PagesUnmappedTest, WhatIsLeftStaysEqual) {
@@ -86,10 +59,10 @@ TEST_F(PagesUnmappedTest, WhatIsLeftStaysEqual) {
   host_[kPage] = 7_b;
   host_[6 * kPage] = 8_b;
   work();
-  EXPECT_EQ(wire_.memory[kPage], 7_b);
-  EXPECT_EQ(wire_.memory[6 * kPage], 8_b);
-  EXPECT_EQ(wire_.memory[3 * kPage], 1_b) << "the mirror keeps what it has";
-  std::fill(wire_.memory.begin(), wire_.memory.end(), 9_b);
+  EXPECT_EQ(worker_.memory()[kPage], 7_b);
+  EXPECT_EQ(worker_.memory()[6 * kPage], 8_b);
+  EXPECT_EQ(worker_.memory()[3 * kPage], 1_b) << "the mirror keeps what it has";
+  std::fill(worker_.memory().begin(), worker_.memory().end(), 9_b);
   pull();
   EXPECT_EQ(host_[0], 9_b);
   EXPECT_EQ(host_[2 * kPage - 1], 9_b);
@@ -105,9 +78,9 @@ TEST_F(PagesUnmappedTest, WhatIsMappedThereLaterIsOtherMemory) {
   map_again(4, PROT_READ);
   host_[2 * kPage] = 5_b;
   work();
-  EXPECT_EQ(wire_.memory[2 * kPage], 1_b);
-  wire_.memory[2 * kPage + 1] = 6_b;
-  wire_.memory[4 * kPage] = 6_b;
+  EXPECT_EQ(worker_.memory()[2 * kPage], 1_b);
+  worker_.memory()[2 * kPage + 1] = 6_b;
+  worker_.memory()[4 * kPage] = 6_b;
   pull();
   EXPECT_EQ(host_[2 * kPage + 1], 0_b);
   EXPECT_EQ(host_[4 * kPage], 0_b);
@@ -116,17 +89,17 @@ TEST_F(PagesUnmappedTest, WhatIsMappedThereLaterIsOtherMemory) {
 TEST_F(PagesUnmappedTest, ADeviceMayWriteWhatIsGone) {
   unmap(0, 1);
   unmap(7, 1);
-  std::fill(wire_.memory.begin(), wire_.memory.end(), 3_b);
+  std::fill(worker_.memory().begin(), worker_.memory().end(), 3_b);
   pull();  // without a push before it
   EXPECT_EQ(host_[kPage], 3_b);
   EXPECT_EQ(host_[7 * kPage - 1], 3_b);
   work();
   pull();
   unmap(1, 6);
-  std::fill(wire_.memory.begin(), wire_.memory.end(), 4_b);
+  std::fill(worker_.memory().begin(), worker_.memory().end(), 4_b);
   pull();
   work();
-  EXPECT_EQ(wire_.memory[0], 4_b);
+  EXPECT_EQ(worker_.memory()[0], 4_b);
 }
 
 TEST_F(PagesUnmappedTest, ProtectionHoldsNothingUp) {
@@ -134,9 +107,9 @@ TEST_F(PagesUnmappedTest, ProtectionHoldsNothingUp) {
   ::mprotect(host_ + kPage, kPage, PROT_NONE);
   ::mprotect(host_ + 2 * kPage, kPage, PROT_READ);
   work();
-  EXPECT_EQ(wire_.memory[kPage], 7_b);
-  wire_.memory[kPage + 1] = 8_b;
-  wire_.memory[2 * kPage] = 9_b;
+  EXPECT_EQ(worker_.memory()[kPage], 7_b);
+  worker_.memory()[kPage + 1] = 8_b;
+  worker_.memory()[2 * kPage] = 9_b;
   pull();
   EXPECT_EQ(host_[2 * kPage], 9_b);
   ::mprotect(host_ + kPage, kPage, PROT_READ | PROT_WRITE);
@@ -144,11 +117,12 @@ TEST_F(PagesUnmappedTest, ProtectionHoldsNothingUp) {
   EXPECT_EQ(host_[kPage + 1], 8_b);
   host_[kPage] = 10_b;
   work();
-  EXPECT_EQ(wire_.memory[kPage], 10_b);
+  EXPECT_EQ(worker_.memory()[kPage], 10_b);
 }
 
 TEST_F(PagesUnmappedTest, ScatteredWordsOfAPageAllArrive) {
-  for (size_t at = 0; at < kBytes; at += 24) wire_.memory[at] = 5_b;
+  auto& at_worker = worker_.memory();
+  for (size_t at = 0; at < kBytes; at += 24) at_worker[at] = 5_b;
   host_[1] = 6_b;  // not the device's
   pull();
   for (size_t at = 0; at < kBytes; ++at)
@@ -162,7 +136,7 @@ TEST_F(PagesUnmappedTest, AWatchedWordMayGo) {
   host_[3 * kPage] = 2_b;
   EXPECT_TRUE(pages_.any_word_changed());
   work();
-  EXPECT_EQ(wire_.memory[3 * kPage], 2_b);
+  EXPECT_EQ(worker_.memory()[3 * kPage], 2_b);
   EXPECT_FALSE(pages_.any_word_changed());
 }
 

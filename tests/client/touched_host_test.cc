@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "client/memory/reserve.h"
@@ -26,12 +27,17 @@ class TouchedHostTest : public testing::Test {
 #endif
     if (const Status status = UserFaults::probe(); !status.ok())
       GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
-    // The thread lives as long as the process.
+    // It and its thread live as long as the process.
     host_ = new TouchedHost;
-    memory_ = static_cast<std::byte*>(host_->allocate(
-        kBytes, {[this](uint64_t address, bool) { serve(address); },
-                 []() -> std::optional<UserFaults::Clock::time_point> { return std::nullopt; }}));
+    memory_ = static_cast<std::byte*>(host_->allocate(kBytes));
     ASSERT_NE(memory_, nullptr);
+    std::thread([this, &faults = host_->faults()] {
+      UserFaults::Accesses found;
+      for (;;) {
+        faults.wait(std::nullopt);
+        for (const UserFaults::Access& access : faults.take(found)) serve(access.address);
+      }
+    }).detach();
     gate_ = host_->gate(address());
     ASSERT_NE(gate_, nullptr);
     ASSERT_TRUE(gate_->watch());
@@ -139,7 +145,7 @@ TEST_F(TouchedHostTest, AForkedChildFaults) {
 }
 
 TEST_F(TouchedHostTest, SoManyThatTheProcessKeepsMappings) {
-  const auto allocate = [&] { return host_->allocate(1, {}); };
+  const auto allocate = [&] { return host_->allocate(1); };
   std::vector<void*> more;
   for (size_t i = 1; i < TouchedHost::kMostMemories; ++i) more.push_back(allocate());
   EXPECT_NE(more.back(), nullptr);

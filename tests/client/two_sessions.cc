@@ -29,7 +29,6 @@ namespace {
 constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
                               .before_host_function = [](Session&) {},
                               .host_function_returned = [](Session&, uint64_t) {},
-                              .look_at_values = [](Session&) {},
                               .before_exit = [](Session&) {}};
 
 }  // namespace

@@ -81,7 +81,7 @@ void note_wait(Session& session, CUdeviceptr address, size_t bytes) {
 // After it was sent.
 CUresult noted(Session& session, CUstream stream, CUdeviceptr address, CUresult sent) {
   if (sent == CUDA_SUCCESS && session.pages.touches(address, sizeof(uint32_t)))
-    session.value_waits.add(StreamMark(session, stream).queue());
+    watch_values(session, stream);
   return sent;
 }
 
