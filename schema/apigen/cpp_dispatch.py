@@ -17,6 +17,10 @@ def _decode(f, a, types, out):
     n, s, name = a.name, a.accessor, f.name
     if a.shape == "handle" and a.direction == "out":
         out.append(f"{a.base} {n} = {{}};")
+    elif a is f.stream and f.submits:
+        out.append(f"const Submission submission_(worker_, params_.get{s}());")
+        out.append(_or_answer("submission_.result()"))
+        out.append(f"const CUstream {n} = submission_.handle();")
     elif a.shape == "handle":
         out.append(f"{a.base} {n} = {{}};")
         kind = f"rpc::HandleKind::{types.kinds[a.kind].enumerator}"
@@ -272,6 +276,8 @@ def members(f):
             out.append(f"void* {n} = nullptr;")
         else:
             out.append(f"{a.base} {n}{{}};")
+    if f.submits:
+        out.append("const Submission& submission;")
     return out
 
 
@@ -293,7 +299,7 @@ def member_values(f):
             out.append(f"{there} ? &{n} : nullptr" if a.optional else f"&{n}")
         else:
             out.append(n)
-    return out
+    return out + (["submission_"] if f.submits else [])
 
 
 def decoding(f, types):

@@ -22,14 +22,20 @@ const char* CopyCall::name() const { return schema::opcode_name(request.header.o
 
 CUresult CopyCall::enter() {
   SessionParts& parts = worker.parts();
-  CUresult result = parts.core.enter_stream(request.header.context, stream_id, &stream);
+  CUresult result = worker.enter_context(request.header.context);
+  if (result == CUDA_SUCCESS) {
+    const Submission submission(worker, stream_id);
+    stream = submission.stream();
+    result = submission.result();
+  }
+  if (result == CUDA_SUCCESS) result = parts.contexts.enter(stream.context);
   for (copy::Location* end : {&copy.from, &copy.to}) {
     if (result != CUDA_SUCCESS || end->kind != Location::Kind::kArray) continue;
     CUarray array = nullptr;
     result = find_handle(worker, rpc::HandleKind::kArray, end->position.array, &array);
     end->position.array = reinterpret_cast<uint64_t>(array);
   }
-  return result == CUDA_SUCCESS ? parts.copy_fences.before_work(stream) : result;
+  return result;
 }
 
 CUresult CopyCall::order() const {

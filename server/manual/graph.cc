@@ -268,9 +268,8 @@ Status manual_fgGraphLaunch(Worker& worker, const Request& request) {
     const auto& hosts = graph->places().host_nodes;
     if (given.hostCalls.size() != hosts.size())
       return malformed("fgGraphLaunch", "not one host call for each host node");
-    FrameStream stream;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        parts.core.enter_stream(request.header.context, given.stream_id, &stream));
+    const FrameStream& stream = given.submission.stream();
+    FARGPU_ANSWER_UNLESS_SUCCESS(parts.contexts.enter(stream.context));
     for (size_t i = 0; i < hosts.size(); ++i) {
       if (parts.host_gate.expect(stream.context, hosts[i], given.hostCalls[i]) != CUDA_SUCCESS)
         return malformed("fgGraphLaunch", "a host call's id is in use");

@@ -63,16 +63,18 @@ Status manual_fgHostCall(Worker& worker, const Request& request) {
     const uint64_t id = params.getStream();
     const uint16_t its_context = worker.parts().handles.context_of(id);
     const uint16_t context = its_context != 0 ? its_context : request.header.context;
-    CUstream stream = nullptr;
-    CUresult result = worker.enter_context(context);
-    if (result == CUDA_SUCCESS) result = find_handle(worker, rpc::HandleKind::kStream, id, &stream);
     HostGate& gate = worker.parts().host_gate;
-    if (result != CUDA_SUCCESS) {
-      gate.refuse(params.getId(), result);
-      return answer(worker, request, result);
-    }
-    return answer(worker, request,
-                  gate.enqueue(context, stream, params.getId(), params.getWithStatus() != 0));
+    const auto refuse = [&](CUresult why) {
+      gate.refuse(params.getId(), why);
+      return answer(worker, request, why);
+    };
+    if (const CUresult entered = worker.enter_context(context); entered != CUDA_SUCCESS)
+      return refuse(entered);
+    const Submission submission(worker, id);
+    if (submission.result() != CUDA_SUCCESS) return refuse(submission.result());
+    return answer(
+        worker, request,
+        gate.enqueue(context, submission.handle(), params.getId(), params.getWithStatus() != 0));
   });
 }
 

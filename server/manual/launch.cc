@@ -130,9 +130,9 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     CUfunction function = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         find_handle(worker, rpc::HandleKind::kFunction, params.getFunction(), &function));
-    CUstream stream = nullptr;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        find_handle(worker, rpc::HandleKind::kStream, params.getStream(), &stream));
+    const Submission submission(worker, params.getStream());
+    FARGPU_ANSWER_UNLESS_SUCCESS(submission.result());
+    const CUstream stream = submission.handle();
 
     const ParameterLayout* layout = worker.parts().parameter_layouts.find(params.getFunction());
     schema::SmallBuffer<void*> pointers(layout != nullptr ? layout->offsets.size() : 0);
@@ -183,8 +183,9 @@ Status manual_fgLaunchMultiDevice(Worker& worker, const Request& request) {
         return malformed("fgLaunchMultiDevice", "parameters have the wrong size");
       FARGPU_ANSWER_UNLESS_SUCCESS(
           find_handle(worker, rpc::HandleKind::kFunction, id, &launch.function));
-      FARGPU_ANSWER_UNLESS_SUCCESS(find_handle(worker, rpc::HandleKind::kStream,
-                                               handle_id(launch.hStream), &launch.hStream));
+      const Submission submission(worker, handle_id(launch.hStream));
+      FARGPU_ANSWER_UNLESS_SUCCESS(submission.result());
+      launch.hStream = submission.handle();
       launch.kernelParams = nullptr;
       const ParameterLayout* const layout = worker.parts().parameter_layouts.find(id);
       if (layout == nullptr && size > 0) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);

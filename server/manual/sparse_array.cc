@@ -57,9 +57,8 @@ Status manual_cuMemMapArrayAsync(Worker& worker, const Request& request) {
       gone.insert(gone.end(), std::move_iterator(each.begin()), std::move_iterator(each.end()));
     }
     if (!gone.empty()) {
-      FrameStream stream;
-      if (worker.parts().core.enter_stream(request.header.context, given.hStream_id, &stream) !=
-          CUDA_SUCCESS)
+      const FrameStream& stream = given.submission.stream();
+      if (worker.parts().contexts.enter(stream.context) != CUDA_SUCCESS)
         memory.end_use(gone);
       else
         worker.parts().completion.when(

@@ -12,17 +12,15 @@ namespace {
 using schema::is_wait;
 
 // A wait is in the stream now.
-void hold_until_passed(Worker& worker, uint16_t context, uint64_t stream_id) {
-  SessionParts& parts = worker.parts();
-  FrameStream stream;
-  if (parts.core.enter_stream(context, stream_id, &stream) == CUDA_SUCCESS)
+void hold_until_passed(SessionParts& parts, const FrameStream& stream) {
+  if (parts.contexts.enter(stream.context) == CUDA_SUCCESS)
     parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
 }
 
 // The driver's answer to the call that puts one into the stream.
 template <typename Arguments>
 Status waits(Worker& worker, const Request& request, const Arguments& given, CUresult result) {
-  if (result == CUDA_SUCCESS) hold_until_passed(worker, request.header.context, given.stream_id);
+  if (result == CUDA_SUCCESS) hold_until_passed(worker.parts(), given.submission.stream());
   return answer(worker, request, result);
 }
 

@@ -20,6 +20,7 @@
 #include "common/rpc/handle_kind.h"
 #include "common/rpc/responder.h"
 #include "common/wire/frame.h"
+#include "server/object/frame_stream.h"
 
 namespace fargpu::server {
 
@@ -48,10 +49,11 @@ class Worker {
 
   // id -> driver handle. 0 -> nullptr; stream ids 1 and 2 pass as they are.
   // CUDA_ERROR_INVALID_HANDLE for an unknown id or a wrong kind. kContext: the 16-bit id of frame
-  // headers. kFunction also finds a kernel's id (a CUkernel passes as CUfunction). kStream: work is
-  // about to go into the stream, so it is made to wait for the copies that came before
-  // (copy_fences.h); the frame's context must be current.
+  // headers. kFunction also finds a kernel's id (a CUkernel passes as CUfunction).
   virtual CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) = 0;
+  // For Submission: finds the stream of a frame whose context is current, and makes the stream wait
+  // for the copies that came before (server/stream/copy_fences.h).
+  virtual CUresult submit(uint64_t stream_id, FrameStream* stream) = 0;
   // CUDA_ERROR_INVALID_VALUE when the id is in use or of the wrong kind. `context`: in which it was
   // made. `parent`: id of the object that it was made from; 0: none.
   virtual CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,

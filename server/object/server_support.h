@@ -19,6 +19,7 @@
 #include "schema/support/sizes.h"
 #include "schema/support/small_buffer.h"
 #include "server/object/request.h"
+#include "server/object/submission.h"
 
 namespace fargpu::server {
 

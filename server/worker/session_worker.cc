@@ -53,7 +53,7 @@ CUresult SessionWorker::find(HandleKind kind, uint64_t id, void** handle) {
     if (const CUresult result = parts_.core.find_stream(id, &stream); result != CUDA_SUCCESS)
       return result;
     *handle = stream.handle;
-    return parts_.copy_fences.before_work(stream);
+    return CUDA_SUCCESS;
   }
   if (id == 0) return CUDA_SUCCESS;
   if (kind == HandleKind::kContext) {

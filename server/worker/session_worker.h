@@ -25,6 +25,10 @@ class SessionWorker final : public Worker {
   rpc::Responder& responder() override { return parts_.responder; }
   CUresult enter_context(uint16_t context) override { return parts_.contexts.enter(context); }
   CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) override;
+  CUresult submit(uint64_t stream_id, FrameStream* stream) override {
+    const CUresult result = parts_.core.find_stream(stream_id, stream);
+    return result == CUDA_SUCCESS ? parts_.copy_fences.before_work(*stream) : result;
+  }
   CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,
                uint64_t parent) override {
     return parts_.handles.add(kind, id, {handle, parent, context});

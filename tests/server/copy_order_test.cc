@@ -74,6 +74,21 @@ TEST_F(OrderingCopies, WorkInAnotherStreamWaitsForACopyThatHasReturned) {
   EXPECT_THAT(driver().calls(), Contains("20480 waits for 1"));
 }
 
+TEST_F(OrderingCopies, AQuestionAboutAStreamDoesNotMakeItWait) {
+  begin();
+  copy(Order::kLaterWork);
+  const uint32_t flags = send<schema::CuStreamGetFlagsParams>(
+      schema::op_cuStreamGetFlags, [](auto p) { p.setHStream(kStream); });
+  EXPECT_EQ(next().header.sequence, flags);
+  expect_answer(query(kStream), CUDA_SUCCESS);
+  expect_answer(
+      send<schema::FgQueueMarkParams>(schema::op_fgQueueMark, [](auto p) { p.setStream(kStream); }),
+      CUDA_SUCCESS);
+  EXPECT_EQ(waits(), 0u);
+  work(kStream);
+  EXPECT_EQ(waits(), 1u);
+}
+
 TEST_F(OrderingCopies, AnAsynchronousCopyHoldsUpItsStreamAlone) {
   begin();
   copy(Order::kStream);

@@ -56,6 +56,10 @@ class FakeWorker final : public server::Worker {
     *handle = reinterpret_cast<void*>(id);
     return find_result;
   }
+  CUresult submit(uint64_t stream_id, server::FrameStream* stream) override {
+    *stream = {stream_id, 1, reinterpret_cast<CUstream>(stream_id)};
+    return find_result;
+  }
   CUresult add(rpc::HandleKind, uint64_t, void*, uint16_t, uint64_t) override {
     ++added;
     return add_result;
