@@ -8,12 +8,13 @@
 #    2 probe      daemon to worker, its first; body Probe; reply: Inventory, and the worker ends
 #    3 started    worker to daemon, its first; body Started
 #    4 report     daemon to worker; no body; reply: Report
-#    5 stop       daemon to worker; no body; reply: Report, once no more frames are taken from the
-#                 client. The daemon has set SessionOrders.stopped before
-#    6 resume     daemon to worker; no body; reply: Report, once frames are taken again. The daemon
-#                 has cleared SessionOrders.stopped before
+#    5 stop       daemon to worker; no body; reply: Report, once the client submits nothing more. The
+#                 daemon has closed SessionOrders.gate before. Only daemons of older releases send it
+#    6 resume     daemon to worker; no body; reply: Report, once the client submits again. The daemon
+#                 has opened SessionOrders.gate before
 #    7 drain      daemon to worker; body Drain; reply: Report, once nothing of the session works any
-#                 more or the time is over: Report.idle tells which
+#                 more or the time is over: Report.idle tells which. With a closed gate it says that
+#                 what was submitted has ended
 #    8 lastWords  worker to daemon, its last; body LastWords
 #    9 manage     daemon to worker, its first; body Start; no reply: the worker serves a management
 #                 session
@@ -130,7 +131,7 @@ struct Report {
   memoryBytes @1 :List(UInt64);   # per GPU of the session
   contexts @2 :UInt32;
   streams @3 :UInt32;             # that the client has made
-  stopped @4 :Bool;               # no frames are taken from the client
+  stopped @4 :Bool;               # the gate is not open
   idle @5 :Bool;                  # nothing works, on the GPU or beside it
   waits @6 :UInt32;               # replies and copies that wait for the GPU
   helperCalls @7 :UInt32;         # driver calls under way beside the executor

@@ -30,6 +30,7 @@ KEYS = (
     "queues",
     "drains",
     "works",
+    "submits",
     "synchronises",
     "handle",
     "session",
@@ -116,7 +117,7 @@ def _function(entry, chapter, types, internal):
         raise DescriptionError(
             where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
         )
-    for key in ("queues", "drains", "works", "synchronises", "meaning"):
+    for key in ("queues", "drains", "works", "submits", "synchronises", "meaning"):
         if entry.get(key) and not wired:
             raise DescriptionError(
                 entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
@@ -173,6 +174,7 @@ def _function(entry, chapter, types, internal):
         queues=_flag(entry, "queues", name),
         drains=_flag(entry, "drains", name),
         works=_flag(entry, "works", name),
+        several=_flag(entry, "submits", name),
         synchronises=_choice(entry, "synchronises", ("", *SYNCHRONISES), ""),
         handle=entry.get("handle", ""),
         session=session,

@@ -103,6 +103,7 @@ class Function(Signature):
     drains: bool = False  # the driver may wait in it for all streams of the context
     queues: bool = False  # its work takes a place in the driver's queue of its stream
     works: bool = False  # its work may use host memory of the application
+    several: bool = False  # its work goes into streams that are not its argument (key submits)
     synchronises: str = ""  # what a success says is done (describe.SYNCHRONISES)
     meaning: int = 0  # raised when the same message comes to mean something else
     opcode: int = 0
@@ -263,6 +264,11 @@ class Function(Signature):
             synchronises="",
             capture="free",
         )
+
+    @property
+    def enters_streams(self):
+        """Whether a server whose gate is closed keeps it."""
+        return self.submits or self.several
 
     def parent_of(self, kind):
         """The argument that an object of this kind is made from, or None."""

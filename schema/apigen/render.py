@@ -273,7 +273,8 @@ def render(api, entries, nvml_entries=None):
             "nullptr" if f is None else f"&{'manual' if f.server_manual else 'dispatch'}_{name}"
         )
         bulk = f.bulk_in[0].bulk.capitalize() if f and f.bulk_in else "Nowhere"
-        table.append({"name": name, "handler": handler, "bulk": f"k{bulk}"})
+        submits = "true" if f and f.enters_streams else "false"
+        table.append({"name": name, "handler": handler, "bulk": f"k{bulk}", "submits": submits})
     put("server/dispatch_table.cc", "dispatch_table.cc.j2", table=table)
     render_tests.add(api, put)
     render_nvml.add(api.nvml, nvml_entries or {}, put)

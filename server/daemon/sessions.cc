@@ -232,13 +232,13 @@ void Sessions::ask(SessionRecord* session, WorkerMessage command, std::chrono::m
 
 void Sessions::stop(uint64_t id, OnAnswer on_answer) {
   SessionRecord* const session = find(id);
-  if (session != nullptr) session->orders->stopped.store(1, std::memory_order_relaxed);
+  if (session != nullptr) session->orders->set(Gate::kClosed);
   ask(session, WorkerMessage::kStop, kAnswerLimit, std::move(on_answer));
 }
 
 void Sessions::resume(uint64_t id, OnAnswer on_answer) {
   SessionRecord* const session = find(id);
-  if (session != nullptr) session->orders->stopped.store(0, std::memory_order_relaxed);
+  if (session != nullptr) session->orders->set(Gate::kOpen);
   ask(session, WorkerMessage::kResume, kAnswerLimit, std::move(on_answer));
 }
 

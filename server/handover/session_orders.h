@@ -9,14 +9,28 @@
 
 namespace fargpu::server {
 
+// The gate of a session, which stands before every call that puts work into a stream. A closed gate
+// keeps such a call, and what the client sends behind it, until the gate is open.
+enum class Gate : uint32_t {
+  kOpen = 0,
+  // Nothing more is submitted, and what was submitted ends: the client's answers for which streams
+  // wait are taken. For a stop, and what is built on it.
+  kClosed = 1,
+  // Those answers wait as well: a stream that they release would run what is queued behind. For the
+  // time outside a window.
+  kShut = 2,
+};
+
 struct SessionOrders {
-  // Not 0: no more frames are taken from the client. Relaxed at both ends: no other data depends on
-  // it.
-  std::atomic<uint32_t> stopped{0};
+  // A Gate; a daemon of an older release knows the first two. Relaxed at both ends: no other data
+  // depends on it.
+  std::atomic<uint32_t> gate{0};
   // Workers of other sessions on the session's GPUs, also those that are ending. 0 as well: the
   // daemon is older and does not say. Relaxed likewise: the daemon counts a worker before its
   // client can do anything.
   std::atomic<uint32_t> neighbours{0};
+
+  void set(Gate state) { gate.store(static_cast<uint32_t>(state), std::memory_order_relaxed); }
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 

@@ -39,7 +39,7 @@ CopyElement* CopyChain::next_to_send() {
 }
 
 void CopyChain::pop() {
-  if (elements.front().gated && next_gate <= first) word->open();
+  if (front_is_shut()) word->open();
   elements.pop_front();
   ++first;
   next_gate = std::max(next_gate, first);

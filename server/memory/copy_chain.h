@@ -85,7 +85,9 @@ struct CopyChain {
   bool share_block(uint64_t bytes, CopyElement* element);
   // The oldest element that is done and has not been sent; null: none.
   CopyElement* next_to_send();
-  // Removes the oldest element, whose events have been released.
+  // Whether the oldest element has a gate that is not open.
+  bool front_is_shut() const { return elements.front().gated && next_gate <= first; }
+  // Removes the oldest element, whose events have been released, and opens its gate.
   void pop();
   // Drops blocks that no element uses any more. Returns their bytes.
   uint64_t free_blocks();

@@ -264,10 +264,17 @@ Status OrderedCopies::landed(uint64_t id, uint64_t offset, uint64_t bytes) {
   const auto copy = found == named_.end() ? nullptr : found->second;
   FARGPU_RETURN_IF_ERROR(fetched(id, offset, bytes));
   if (bytes == 0) return Status();
+  if (copy->received == copy->bytes) landed_.push_back(copy);
+  open_gates();
+  return Status();
+}
+
+void OrderedCopies::open_gates() {
+  if (!may_open_) return;
   for (const ChainPointer& chain : chains_) chain->open_gates();
   // Only now: the client may do at once what must not meet a stream that is held.
-  if (copy->received == copy->bytes) notices_.landed(*copy);
-  return Status();
+  for (const auto& copy : landed_) notices_.landed(*copy);
+  landed_.clear();
 }
 
 bool OrderedCopies::is_done(CopyChain& chain, CopyElement& element) {
@@ -306,7 +313,7 @@ bool OrderedCopies::look() {
 void OrderedCopies::retire(CopyChain& chain) {
   while (chain.first < chain.ready && !chain.elements.front().to_send) {
     const CopyElement& element = chain.elements.front();
-    if (notices_.is_being_read(element)) break;
+    if (notices_.is_being_read(element) || (!may_open_ && chain.front_is_shut())) break;
     if (element.result != CUDA_SUCCESS) drop(*element.copy, element.result);
     release(chain.context, element.start);
     release(chain.context, element.done);
@@ -374,14 +381,12 @@ void OrderedCopies::remove_empty_chains() {
 }
 
 size_t OrderedCopies::poll() {
-  if (chains_.empty() || flushing_) return 0;
+  if (!outstanding() || flushing_) return 0;
   flushing_ = true;
   size_t moved = look() ? 1 : 0;
   if (send_oldest()) ++moved;
-  for (const ChainPointer& chain : chains_) {
-    ask(*chain);
-    chain->open_gates();
-  }
+  for (const ChainPointer& chain : chains_) ask(*chain);
+  open_gates();
   remove_empty_chains();
   flushing_ = false;
   return moved;

@@ -100,7 +100,10 @@ class OrderedCopies {
   // CopyNotices::deliver_beside().
   void deliver_beside(BulkDeliveries* beside) { notices_.deliver_beside(beside); }
 
-  bool outstanding() const { return !chains_.empty(); }
+  // Whether gates may open from now on. Those that are due meanwhile open with the next poll that
+  // may open them.
+  void may_open_gates(bool may) { may_open_ = may; }
+  bool outstanding() const { return !chains_.empty() || !landed_.empty(); }
   // Polls once. Returns how many elements have progressed.
   size_t poll();
   // Sends all deliveries that the GPU is done with.
@@ -134,6 +137,8 @@ class OrderedCopies {
   bool send_oldest();
   void ask(CopyChain& chain);
   void remove_empty_chains();
+  // Also tells the client of copies that have landed.
+  void open_gates();
 
   const Core core_;
   StagingPool& staging_;
@@ -148,6 +153,8 @@ class OrderedCopies {
   uint64_t staged_bytes_ = 0;
   uint64_t next_number_ = 0;
   size_t to_send_ = 0;  // elements
+  bool may_open_ = true;
+  std::vector<std::shared_ptr<OrderedCopy>> landed_;  // whole; the client is to be told
   bool flushing_ = false;
 };
 

@@ -17,46 +17,79 @@ namespace fargpu::server {
 using transport::Clock;
 using transport::Deadline;
 
+namespace {
+
+constexpr auto kLongestAtGate = std::chrono::milliseconds(50);
+
+}  // namespace
+
 Status Executor::run() {
   last_progress_ = Clock::now();
   while (!bye_) {
-    if (commands_.stopped()) [[unlikely]]
-      FARGPU_RETURN_IF_ERROR(stand_still());
+    if (gate_.in_the_way()) [[unlikely]] {
+      FARGPU_RETURN_IF_ERROR(after_gate());
+      if (bye_) break;
+    }
     const Deadline look =
         bulk_ == nullptr ? next_look() : std::min(next_look(), bulk_->next_look());
     const auto received = transport_.receive(*this, look);
     if (!received.ok()) return received.status();
-    if (*received > 0) last_progress_ = Clock::now();
+    if (*received > 0)
+      last_progress_ = Clock::now();
+    else if (activity_.peer_gone() && !gate_.is_open()) [[unlikely]]
+      return {StatusCode::kLost, "the client went while its session was stopped"};
     FARGPU_RETURN_IF_ERROR(between_frames());
     if (bulk_ != nullptr)
       FARGPU_RETURN_IF_ERROR(bulk_->after_look(transport_.statistics().bytes_received));
     if (commands_.waiting()) [[unlikely]]
-      commands_.serve(/*standing=*/false);
+      commands_.serve();
   }
   worker_.before_error();
   return worker_.parts().output.flush();
 }
 
-// Posted tasks wake the transport's wait, which this loop does not use, so it polls instead: often
-// while a helper thread or a host function may post. No calls are looked for, so what the end of
-// the bulk connection means is judged later.
-Status Executor::stand_still() {
-  constexpr auto kOften = std::chrono::milliseconds(1), kSeldom = std::chrono::milliseconds(50);
-  do {
-    FARGPU_RETURN_IF_ERROR(between_frames());
-    commands_.serve(/*standing=*/true);
-    if (activity_.peer_gone())
-      return {StatusCode::kLost, "the client went while its session was stopped"};
-    const auto latest = Clock::now() + (worker_.quiet() ? kSeldom : kOften);
-    commands_.pause(std::min<Deadline>(next_look(), latest));
-  } while (commands_.stopped());
-  last_progress_ = Clock::now();
+Status Executor::after_gate() {
+  while (auto frame = gate_.next()) {
+    worker_.parts().bulk = std::move(frame->block);
+    FARGPU_RETURN_IF_ERROR(execute(frame->header, frame->body_bytes(), frame->bulk));
+    last_progress_ = Clock::now();
+    if (bye_) break;
+  }
   return Status();
 }
 
+Status Executor::at_gate(const wire::FrameHeader& header, std::span<const std::byte> body,
+                         std::span<std::byte> bulk) {
+  StagingBlock block = worker_.parts().take_bulk();
+  FARGPU_RETURN_IF_ERROR(after_gate());
+  while (gate_.is_full() && gate_.stops(header.opcode)) FARGPU_RETURN_IF_ERROR(wait_at_gate());
+  if (bye_) return Status();
+  if (gate_.stops(header.opcode)) {
+    gate_.keep(header, body, bulk, std::move(block));
+    if (header.opcode == wire::kPing) worker_.responder().try_notice(wire::kAlive, 0);
+    return Status();
+  }
+  worker_.parts().bulk = std::move(block);
+  return execute(header, body, bulk);
+}
+
+// Posted tasks wake the transport's wait, which this loop does not use, so it polls instead.
+Status Executor::wait_at_gate() {
+  constexpr auto kOften = std::chrono::milliseconds(1);
+  FARGPU_RETURN_IF_ERROR(between_frames());
+  commands_.serve();
+  if (activity_.peer_gone())
+    return {StatusCode::kLost, "the client went while its session was stopped"};
+  commands_.pause(std::min<Deadline>(next_look(), Clock::now() + kOften));
+  return after_gate();
+}
+
 Deadline Executor::next_look() {
-  const Deadline look = worker_.next_look();
-  if (!worker_.has_pending() && !commands_.waiting()) return look;
+  Deadline look = worker_.next_look();
+  // Nobody wakes the executor when the daemon opens the gate, or when the client has gone.
+  if (gate_.in_the_way()) [[unlikely]]
+    look = std::min(look, Clock::now() + kLongestAtGate);
+  if (!worker_.has_pending() && !commands_.waiting() && !gate_.any_waits()) return look;
   constexpr auto kShortest = std::chrono::microseconds(20),
                  kLongest = std::chrono::microseconds(1000);
   const auto now = Clock::now();
@@ -70,6 +103,7 @@ Deadline Executor::next_look() {
 Status Executor::between_frames() {
   activity_.begin();
   const uint64_t begin = timeline_.on() ? Timeline::now() : 0;
+  worker_.parts().ordered_copies.may_open_gates(gate_.lets_streams_go());
   if (worker_.poll() > 0) {
     last_progress_ = Clock::now();
     if (begin != 0) timeline_.posted(begin);
@@ -110,10 +144,17 @@ Result<std::span<std::byte>> Executor::bulk_buffer(const wire::FrameHeader& head
 
 Status Executor::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,
                           std::span<std::byte> bulk) {
-  statistics_.calls.fetch_add(1, std::memory_order_relaxed);
   if ((header.flags & ~wire::kWantReply) != 0) {
     return {StatusCode::kProtocol, fmt::format("the client sent flags {:#x}", header.flags)};
   }
+  if (gate_.in_the_way()) [[unlikely]]
+    return at_gate(header, body, bulk);
+  return execute(header, body, bulk);
+}
+
+Status Executor::execute(const wire::FrameHeader& header, std::span<const std::byte> body,
+                         std::span<std::byte> bulk) {
+  statistics_.calls.fetch_add(1, std::memory_order_relaxed);
   const bool noted = timeline_.on();
   if (noted) [[unlikely]]
     timeline_.begin_frame(header);

@@ -15,6 +15,7 @@
 #include "server/worker/session_commands.h"
 #include "server/worker/session_watch.h"
 #include "server/worker/session_worker.h"
+#include "server/worker/submission_gate.h"
 
 namespace fargpu::server {
 
@@ -28,11 +29,12 @@ class Executor final : public transport::FrameHandler {
         statistics_(statistics),
         timeline_(worker.timeline()),
         spin_(spin),
+        gate_(*daemon.orders),
         commands_(daemon, worker, statistics, activity_) {}
 
   // Whether it is at work. Any thread may read it.
   Activity& activity() { return activity_; }
-  // Commands of the daemon. Frames that were received before a stop are still executed.
+  // Commands of the daemon.
   SessionCommands& commands() { return commands_; }
   // Its bulk connection, if it has one; outlives run().
   void reads_beside(BulkReceiver& bulk) { bulk_ = &bulk; }
@@ -45,14 +47,21 @@ class Executor final : public transport::FrameHandler {
                   std::span<std::byte> bulk) override;
 
  private:
+  Status execute(const wire::FrameHeader& header, std::span<const std::byte> body,
+                 std::span<std::byte> bulk);
+  // A frame that comes while the gate is in the way.
+  Status at_gate(const wire::FrameHeader& header, std::span<const std::byte> body,
+                 std::span<std::byte> bulk);
+  // Executes the frames that waited at the gate and may go on.
+  Status after_gate();
+  // No more frames can wait: until the oldest may go on.
+  Status wait_at_gate();
   Status on_control(const wire::FrameHeader& header, std::span<const std::byte> body);
   Status on_call(const Request& request);
   // For an opcode that this worker does not know; logs each once.
   Status refuse_unknown(const wire::FrameHeader& header);
   transport::Deadline next_look();
   Status between_frames();
-  // While the daemon has stopped the session: finishes the frames taken before, takes no others.
-  Status stand_still();
   // After a frame: polls pending work if the last poll is kBudget ago.
   Status keep_budget();
 
@@ -66,6 +75,7 @@ class Executor final : public transport::FrameHandler {
 
   const std::chrono::microseconds spin_;
   Activity activity_;
+  SubmissionGate gate_;
   SessionCommands commands_;
   BulkReceiver* bulk_ = nullptr;
   unsigned frames_since_look_ = 0;

@@ -113,26 +113,18 @@ void SessionCommands::say_settled() {
     (void)send_message(source_.socket, encode_settled(), Clock::now());
 }
 
-bool SessionCommands::can_answer(const Command& command, bool standing) {
-  switch (static_cast<WorkerMessage>(command.header.opcode)) {
-    // The daemon may have reversed the order meanwhile; the report then says so.
-    case WorkerMessage::kStop:
-      return standing || !stopped();
-    case WorkerMessage::kResume:
-      return !standing || stopped();
-    case WorkerMessage::kDrain:
-      return Clock::now() >= command.until || worker_.idle();
-    default:
-      return true;
-  }
+// A stop and a resume count from here on: the gate is looked at before each call.
+bool SessionCommands::can_answer(const Command& command) {
+  return static_cast<WorkerMessage>(command.header.opcode) != WorkerMessage::kDrain ||
+         Clock::now() >= command.until || worker_.idle();
 }
 
-void SessionCommands::serve(bool standing) {
-  std::erase_if(open_, [this, standing](const Command& command) {
-    if (!can_answer(command, standing)) return false;
+void SessionCommands::serve() {
+  std::erase_if(open_, [this](const Command& command) {
+    if (!can_answer(command)) return false;
     WorkerReport report = worker_.report();
     report.calls = statistics_.calls.load(std::memory_order_relaxed);
-    report.stopped = standing;
+    report.stopped = stopped();
     answer(command, report);
     return true;
   });

@@ -40,14 +40,14 @@ class SessionCommands {
   // command will come.
   bool take();
 
-  // The daemon has asked to take no more frames. One relaxed load.
-  bool stopped() const { return source_.orders->stopped.load(std::memory_order_relaxed) != 0; }
+  // The daemon has closed the gate. One relaxed load.
+  bool stopped() const { return source_.orders->gate.load(std::memory_order_relaxed) != 0; }
   // Tells the daemon, once, that the session has settled. Does not wait.
   void say_settled();
   // Commands wait for their answer.
   bool waiting() const { return !open_.empty(); }
-  // Answers what can be answered now. `standing`: no frames are taken.
-  void serve(bool standing);
+  // Answers what can be answered now.
+  void serve();
   // Sleeps until the deadline, or until a command comes.
   void pause(transport::Deadline deadline);
 
@@ -60,7 +60,7 @@ class SessionCommands {
   };
   // By the watch itself, whatever the executor does.
   void answer_about_client(const wire::FrameHeader& command) const;
-  bool can_answer(const Command& command, bool standing);
+  bool can_answer(const Command& command);
   void answer(const Command& command, const WorkerReport& report);
   void answer_for_the_executor(const Command& command);
 

@@ -54,7 +54,7 @@ class SessionCommandsTest : public ExecutorTest {
     EXPECT_EQ(kind_of(answer()), WorkerMessage::kSettled);
   }
   void TearDown() override {
-    orders_.stopped = 0;
+    orders_.set(Gate::kOpen);
     ExecutorTest::TearDown();
     end_client();
   }
@@ -88,11 +88,11 @@ class SessionCommandsTest : public ExecutorTest {
     return reported(sequence_);
   }
   WorkerReport stop() {
-    orders_.stopped = 1;
+    orders_.set(Gate::kClosed);
     return ask(WorkerMessage::kStop);
   }
   WorkerReport resume() {
-    orders_.stopped = 0;
+    orders_.set(Gate::kOpen);
     return ask(WorkerMessage::kResume);
   }
   WorkerReport drain(milliseconds limit) {
@@ -267,7 +267,7 @@ TEST_F(SessionWithBulkConnection, AStoppedSessionSleepsAlsoWhenThatConnectionHas
   const std::clock_t before = std::clock();
   std::this_thread::sleep_for(milliseconds(500));
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 4) << "it does not sleep";
-  orders_.stopped = 0;
+  orders_.set(Gate::kOpen);
   tell(encode_command(WorkerMessage::kResume, ++sequence_));
   EXPECT_EQ(end().code(), StatusCode::kLost);
 }
@@ -313,9 +313,9 @@ TEST_F(SessionCommandsTest, AnExecutorInTheDriverIsReportedByTheWatch) {
 
 TEST_F(SessionCommandsTest, StopsAndResumesInQuickSuccessionAreAllAnswered) {
   for (int i = 0; i < 50; ++i) {
-    orders_.stopped = 1;
+    orders_.set(Gate::kClosed);
     tell(encode_command(WorkerMessage::kStop, ++sequence_));
-    orders_.stopped = 0;
+    orders_.set(Gate::kOpen);
     tell(encode_command(WorkerMessage::kResume, ++sequence_));
     answer();
     answer();

@@ -39,6 +39,28 @@ TEST(Dispatch, WholeRequestsAreAnswered) {
   }
 }
 
+// A call with one stream orders its work where a closed gate keeps it, and nowhere else.
+TEST(Dispatch, CallsThatSubmitAreThoseThatAGateKeeps) {
+  size_t submitting = 0;
+  for (const DispatchCase& c : dispatch_cases()) {
+    FakeWorker worker;
+    EXPECT_TRUE(run(worker, c.opcode, c.body).ok()) << c.name;
+    const bool one_stream = c.opcode != schema::op_cuCtxWaitEvent;
+    const bool submits = server::find_dispatch(c.opcode)->submits;
+    EXPECT_EQ(worker.submitted, submits && one_stream ? 1 : 0) << c.name;
+    submitting += submits;
+  }
+  EXPECT_GE(submitting, 10u);
+  for (const uint16_t asks :
+       {schema::op_cuStreamGetFlags, schema::op_cuStreamGetPriority, schema::op_cuStreamGetId,
+        schema::op_cuStreamQuery, schema::op_cuStreamGetAttribute, schema::op_cuStreamSynchronize})
+    EXPECT_FALSE(server::find_dispatch(asks)->submits);
+  for (const uint16_t works :
+       {schema::op_fgLaunch, schema::op_fgLaunchMultiDevice, schema::op_fgGraphLaunch,
+        schema::op_fgCopy, schema::op_fgCopyWait, schema::op_fgHostCall, schema::op_cuCtxWaitEvent})
+    EXPECT_TRUE(server::find_dispatch(works)->submits);
+}
+
 TEST(Dispatch, TruncatedRequestsEndTheSession) {
   for (const DispatchCase& c : dispatch_cases()) {
     for (size_t bytes = 0; bytes < c.body.size(); bytes += 8) {

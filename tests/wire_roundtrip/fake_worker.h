@@ -57,6 +57,7 @@ class FakeWorker final : public server::Worker {
     return find_result;
   }
   CUresult submit(uint64_t stream_id, server::FrameStream* stream) override {
+    ++submitted;
     *stream = {stream_id, 1, reinterpret_cast<CUstream>(stream_id)};
     return find_result;
   }
@@ -81,7 +82,7 @@ class FakeWorker final : public server::Worker {
   server::DriverTable table;
   CUresult find_result = CUDA_SUCCESS, add_result = CUDA_SUCCESS, charge_result = CUDA_SUCCESS;
   uint64_t charged = 0;
-  int added = 0, removed = 0, remembered = 0;
+  int submitted = 0, added = 0, removed = 0, remembered = 0;
 
  private:
   rpc::Responder responder_;
