@@ -35,8 +35,9 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-// After the drain: the time for work on the GPUs to end; then from SIGTERM to SIGKILL.
-constexpr auto kFinishTime = std::chrono::seconds(2), kKillDelay = std::chrono::seconds(3);
+// After the drain: the time for what was submitted to end, on the GPUs and in host functions; then
+// from SIGTERM to SIGKILL. Together with the drain less than TimeoutStopSec of fargpud.service.
+constexpr auto kFinishTime = std::chrono::seconds(10), kKillDelay = std::chrono::seconds(3);
 
 // For a few bytes, the first on their connection: they fit into the socket's buffer.
 void write_at_once(const Fd& socket, const std::vector<std::byte>& frame) {

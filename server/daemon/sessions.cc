@@ -23,6 +23,8 @@ namespace {
 constexpr auto kAnswerLimit = std::chrono::seconds(5);
 // Of a worker that is asked for its client: a thread answers that has little else to do.
 constexpr auto kClientLimit = std::chrono::seconds(1);
+// Of a session whose work has ended when the daemon ends.
+constexpr auto kLastCalls = std::chrono::seconds(1);
 // The end of a connection over a network may arrive after a call of whoever has waited for it.
 constexpr auto kLateEnd = std::chrono::milliseconds(5);
 
@@ -230,20 +232,16 @@ void Sessions::ask(SessionRecord* session, WorkerMessage command, std::chrono::m
   });
 }
 
-void Sessions::stop(uint64_t id, OnAnswer on_answer) {
+void Sessions::stop(uint64_t id, std::chrono::milliseconds limit, OnAnswer on_answer) {
   SessionRecord* const session = find(id);
   if (session != nullptr) session->orders->set(Gate::kClosed);
-  ask(session, WorkerMessage::kStop, kAnswerLimit, std::move(on_answer));
+  ask(session, WorkerMessage::kDrain, limit, std::move(on_answer));
 }
 
 void Sessions::resume(uint64_t id, OnAnswer on_answer) {
   SessionRecord* const session = find(id);
   if (session != nullptr) session->orders->set(Gate::kOpen);
   ask(session, WorkerMessage::kResume, kAnswerLimit, std::move(on_answer));
-}
-
-void Sessions::drain(uint64_t id, std::chrono::milliseconds limit, OnAnswer on_answer) {
-  ask(find(id), WorkerMessage::kDrain, limit, std::move(on_answer));
 }
 
 void Sessions::report(uint64_t id, OnAnswer on_answer) {
@@ -358,16 +356,31 @@ void Sessions::finish_all(std::chrono::milliseconds limit) {
   end_management();
   for (const auto& [pid, session] : sessions_) {
     if (session.management) continue;
-    stop(session.id, [](const auto&) {});
-    drain(session.id, limit, [this, pid = pid, id = session.id](const auto& report) {
-      // The process may be gone by now, and its pid reused.
-      if (find(id) == nullptr) return;
-      log::warn("event=session-cut session={} calls={} idle={} why=\"{}\"", id_text(id),
-                report.ok() ? report->calls : 0, report.ok() && report->idle,
-                report.ok() ? "the drain is over" : report.status().message());
-      ::kill(pid, SIGTERM);
+    stop(session.id, limit, [this, id = session.id](const Result<WorkerReport>& report) {
+      if (!report.ok()) return cut(id, report.status().message());
+      report->idle ? let_end(id) : cut(id, "what it has submitted does not end");
     });
   }
+}
+
+// What has ended may be the program's last work, of which it wants the results.
+void Sessions::let_end(uint64_t id) {
+  SessionRecord* const session = find(id);
+  if (session == nullptr) return;
+  session->orders->set(Gate::kOpen);
+  const auto timer = std::make_shared<boost::asio::steady_timer>(host_.loop, kLastCalls);
+  timer->async_wait([this, timer, id](const boost::system::error_code& error) {
+    if (!error) cut(id, "the drain is over");
+  });
+}
+
+void Sessions::cut(uint64_t id, const std::string& why) {
+  // The process may be gone by now, and its pid reused.
+  const SessionRecord* const session = find(id);
+  if (session == nullptr) return;
+  log::warn("event=session-cut session={} calls={} why=\"{}\"", id_text(id),
+            session->statistics->calls.load(std::memory_order_relaxed), why);
+  ::kill(session->pid, SIGTERM);
 }
 
 }  // namespace fargpu::server

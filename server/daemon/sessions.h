@@ -86,15 +86,13 @@ class Sessions {
   Status check(const JoinRequest& join);
   Status pass(const JoinRequest& join, int connection);
 
-  // Commands to a session's worker; it answers with a report. After stop() the worker takes no more
-  // frames from the client, which blocks once the transport is full; frames taken before are
-  // executed. drain() waits, for at most `limit`, until none of their work is left
-  // (WorkerReport::idle). `on_answer` as in WorkerLink::ask(); kNotFound: there
-  // is no such session.
+  // Commands to a session's worker; it answers with a report. stop() closes the session's gate:
+  // calls of the client that submit wait in the worker. The answer comes when what was submitted
+  // before has ended (WorkerReport::idle), or after `limit`. resume() opens the gate. `on_answer`
+  // as in WorkerLink::ask(); kNotFound: there is no such session.
   using OnAnswer = WorkerLink::OnAnswer;
-  void stop(uint64_t session, OnAnswer on_answer);
+  void stop(uint64_t session, std::chrono::milliseconds limit, OnAnswer on_answer);
   void resume(uint64_t session, OnAnswer on_answer);
-  void drain(uint64_t session, std::chrono::milliseconds limit, OnAnswer on_answer);
   void report(uint64_t session, OnAnswer on_answer);
 
   // `done` is called, from the loop, when no worker is left whose client had ended by now, or after
@@ -107,7 +105,8 @@ class Sessions {
   // Management sessions of a job that has ended, or all: they hold nothing, and end at once.
   void end_management(std::optional<uint64_t> job = std::nullopt) const;
   bool only_management() const;
-  // Ends every session in order: no further frames, `limit` for what the GPU does, then SIGTERM.
+  // Ends every session in order: a stop within `limit`; if all work has ended by then, an open gate
+  // for a second, in which the program may fetch results and end by itself; then SIGTERM.
   void finish_all(std::chrono::milliseconds limit);
 
   const std::map<pid_t, SessionRecord>& all() const { return sessions_; }
@@ -125,6 +124,9 @@ class Sessions {
   void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);
   // Tells each session how many others there are on its GPUs.
   void count_neighbours() const;
+  // Of finish_all().
+  void let_end(uint64_t session);
+  void cut(uint64_t session, const std::string& why);
   void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
            OnAnswer on_answer);
   void end(std::map<pid_t, SessionRecord>::iterator session, int wait_status);

@@ -2,7 +2,9 @@
 // tries one more call and prints the name of its result and whether it took long. fault_program
 // [init | unsupported | interposed | runaway (a kernel never ends) | crowded (and launches are
 // queued behind it) | launching (and a thread goes on launching) | sending (a thread sends as much
-// as it can) | copies (of pinned and registered memory wait behind a function that never returns)]
+// as it can) | copies (of pinned and registered memory wait behind a function that never returns) |
+// function (of four seconds, and a copy behind it) | busy (the same, and a thread goes on
+// launching)]
 #include <cuda.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,6 +83,17 @@ CUresult begin_copies() {
   return result;
 }
 
+void CUDA_CB take_four_seconds(void*) { sleep(4); }
+
+// The copy brings 7, once the function has returned.
+CUresult begin_function(CUdeviceptr memory) {
+  CUresult result = cuStreamCreate(&held, CU_STREAM_NON_BLOCKING);
+  if (result == CUDA_SUCCESS) result = cuMemHostAlloc(&pinned, 1, 0);
+  if (result == CUDA_SUCCESS) result = cuLaunchHostFunc(held, take_four_seconds, nullptr);
+  if (result == CUDA_SUCCESS) result = cuMemsetD8Async(memory, 7, 1, held);
+  return result == CUDA_SUCCESS ? cuMemcpyDtoHAsync(pinned, memory, 1, held) : result;
+}
+
 const char* name_of(CUresult result) {
   const char* name = nullptr;
   return cuGetErrorName(result, &name) == CUDA_SUCCESS && name != nullptr ? name : "?";
@@ -133,6 +146,13 @@ int main(int count, char** values) {
     std::printf("no kernel: %s\n", name_of(result));
     return 5;
   }
+  const bool busy = std::strcmp(mode, "busy") == 0;
+  if ((busy || std::strcmp(mode, "function") == 0) &&
+      (result = begin_function(memory)) != CUDA_SUCCESS) {
+    std::printf("no function: %s\n", name_of(result));
+    return 5;
+  }
+  if (busy) begin_thread(context, [memory] { return cuMemsetD8Async(memory + 64, 1, 1, nullptr); });
   if (launching) begin_thread(context, [memory] { return cuMemsetD8Async(memory, 1, 1, nullptr); });
   if (std::strcmp(mode, "sending") == 0) {
     CUevent event;
@@ -156,6 +176,8 @@ int main(int count, char** values) {
     if (line == "unpin") result = cuMemFreeHost(pinned);
     if (line == "unregister") result = cuMemHostUnregister(registered);
     if (line == "wait") result = cuStreamSynchronize(held);
+    if (line == "brought")
+      result = *static_cast<char*>(pinned) == 7 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     if (line == "copy more") result = cuMemcpyDtoHAsync(registered, memory, 64, held);
     if (line == "fork") {  // a child that ends as programs do
       int status = -1;

@@ -329,6 +329,22 @@ class Processes(unittest.TestCase):
             daemon.process.wait(30)
             self.is_lost(session)
 
+    def test_drain_lets_submitted_work_end(self):
+        """A host function that lasts longer than the drain, and what waits behind it, end; so does
+        the program. The calls of a thread that would go on submitting wait meanwhile."""
+        for mode, transport in (("function", "shm"), ("busy", "tcp")):
+            with self.subTest(mode), testing.Daemon("--drain", "1s") as daemon:
+                session = Session(daemon, "--transport", transport, mode=mode)
+                session.begin("wait")
+                begin = time.monotonic()
+                daemon.process.terminate()
+                self.assertEqual(session.answer(), "wait: CUDA_SUCCESS")
+                self.assertGreater(time.monotonic() - begin, 2)
+                for command in ("brought", "copy"):
+                    self.assertEqual(session.ask(command), f"{command}: CUDA_SUCCESS")
+                self.assertEqual(session.end()[0], 0)
+                self.assertEqual(daemon.process.wait(30), 0)
+
     def test_program_dies_in_the_middle_of_a_session(self):
         with testing.Daemon() as daemon:
             for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM):

@@ -144,19 +144,17 @@ TEST_F(SessionsTest, IsStoppedInTheMiddleOfItsWorkAndGoesOnLater) {
   ASSERT_NO_FATAL_FAILURE(start_program());
   ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
   for (int i = 0; i < 5; ++i) {
-    const WorkerReport stopped = answer([this](auto done) { sessions_->stop(session_, done); });
-    EXPECT_TRUE(stopped.stopped);
-    const WorkerReport drained =
-        answer([this](auto done) { sessions_->drain(session_, milliseconds(kLimit), done); });
-    EXPECT_TRUE(drained.idle);
-    EXPECT_EQ(drained.contexts, 1u);
-    EXPECT_EQ(drained.streams, 1u);
-    EXPECT_EQ(drained.memory_bytes, std::vector<uint64_t>{2 * 16 * 1024 * 4});
+    const WorkerReport stopped =
+        answer([this](auto done) { sessions_->stop(session_, milliseconds(kLimit), done); });
+    EXPECT_TRUE(stopped.stopped && stopped.idle);
+    EXPECT_EQ(stopped.contexts, 1u);
+    EXPECT_EQ(stopped.streams, 1u);
+    EXPECT_EQ(stopped.memory_bytes, std::vector<uint64_t>{2 * 16 * 1024 * 4});
     const auto until = Clock::now() + milliseconds(100);
     eventually([&] { return Clock::now() >= until; });
     const WorkerReport standing = report();
     EXPECT_TRUE(standing.stopped && standing.idle);
-    EXPECT_EQ(standing.calls, drained.calls);
+    EXPECT_EQ(standing.calls, stopped.calls);
     EXPECT_FALSE(answer([this](auto done) { sessions_->resume(session_, done); }).stopped);
     ASSERT_TRUE(eventually([&] { return report().calls > standing.calls + 100; }));
   }
@@ -173,7 +171,8 @@ TEST_F(SessionsTest, FinishesWhatTheGpuDoesAndEnds) {
 TEST_F(SessionsTest, AStoppedSessionEndsWithItsClient) {
   ASSERT_NO_FATAL_FAILURE(start_program());
   ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
-  EXPECT_TRUE(answer([this](auto done) { sessions_->stop(session_, done); }).stopped);
+  EXPECT_TRUE(
+      answer([this](auto done) { sessions_->stop(session_, milliseconds(kLimit), done); }).stopped);
   ::kill(program_, SIGKILL);
   EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
 }
