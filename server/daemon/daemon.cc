@@ -16,6 +16,7 @@
 #include "common/bootstrap/agreement.h"
 #include "common/tls/tls_connection.h"
 #include "common/wire/control.h"
+#include "server/daemon/blind_gate.h"
 #include "server/daemon/handshake.h"
 #include "server/daemon/listeners.h"
 #include "server/daemon/runtime_folder.h"
@@ -74,6 +75,7 @@ struct Daemon::Impl {
                    session.management ? keeper.look_away(session.seat.job)
                                       : keeper.leave(session.seat);
                  }),
+        blind_gate(loop, sessions),
         listeners(loop, [this](Fd socket,
                                std::string peer) { accept(std::move(socket), std::move(peer)); }),
         signals(loop, SIGTERM, SIGINT, SIGHUP),
@@ -108,6 +110,7 @@ struct Daemon::Impl {
   JobKeeper keeper;
   WorkersAhead ahead;
   Sessions sessions;
+  BlindGate blind_gate;
   Listeners listeners;
   asio::signal_set signals;
   asio::steady_timer drain_timer;
@@ -148,6 +151,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
   auto impl = std::make_unique<Impl>(std::move(config), std::move(worker_program),
                                      std::move(folder), std::move(inventory));
   impl->rules = {wire::kProtocolVersion, std::move(token)};
+  FARGPU_ASSIGN_OR_RETURN(auto phases, BlindGate::phases_from_environment());
+  impl->blind_gate.start(std::move(phases));
   impl->wait_for_signals();
   for (const std::string& where : impl->config.listen)
     FARGPU_RETURN_IF_ERROR(impl->listeners.add(where));
@@ -341,6 +346,7 @@ void Daemon::Impl::on_signal(int number) {
 void Daemon::Impl::drain() {
   draining = true;
   ahead.stop();
+  blind_gate.stop();
   log::info("event=draining sessions={} seconds={}", sessions.all().size(), config.drain.count());
   drain_timer.expires_after(config.drain);
   drain_timer.async_wait([this](const error_code& error) {

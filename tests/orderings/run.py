@@ -1,9 +1,10 @@
 """Runs one program of this folder on the simulated driver directly, and through fargpu.
 
-    run.py BUILD SOURCE [TRANSPORT...]
+    run.py BUILD SOURCE [--gate=OPEN/PERIOD] [TRANSPORT...]
 
-Each run must end with 0 and the line "NAME: right". FARGPU_TEST_TRANSPORT or the arguments name
-the transports (default: shm and tcp)."""
+With --gate the daemon closes the gates of its sessions by the clock (server/daemon/blind_gate.h),
+and the program runs through fargpu alone. Each run must end with 0 and the line "NAME: right".
+FARGPU_TEST_TRANSPORT or the arguments name the transports (default: shm and tcp)."""
 
 import itertools
 import os
@@ -51,18 +52,23 @@ def is_right(name, where, done):
 def main():
     build, source = testing.Build(sys.argv[1]), pathlib.Path(sys.argv[2])
     forced = os.environ.get("FARGPU_TEST_TRANSPORT")
-    transports = sys.argv[3:] or ([forced] if forced else ["shm", "tcp"])
+    gates = [each for each in sys.argv[3:] if each.startswith("--gate=")]
+    gate = {"FARGPU_TEST_GATE": gates[0].removeprefix("--gate=")} if gates else {}
+    named = [each for each in sys.argv[3:] if each not in gates]
+    transports = named or ([forced] if forced else ["shm", "tcp"])
     name = source.stem
     program = build.folder / "tests" / "orderings" / f"orderings_{name}"
     simulation = simulation_of(source)
-    direct = testing.run(
-        [program],
-        env=testing.clean_environment(
-            LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS, **simulation
-        ),
-    )
-    results = [is_right(name, "the driver itself", direct)]
-    settings = [{}, *again_of(source)]
+    results = []
+    if not gate:
+        direct = testing.run(
+            [program],
+            env=testing.clean_environment(
+                LD_LIBRARY_PATH=build.sim_libraries, FARGPU_SIM_GPUS=GPUS, **simulation
+            ),
+        )
+        results.append(is_right(name, "the driver itself", direct))
+    settings = [{}, *([] if gate else again_of(source))]
     for transport, each in itertools.product(transports, settings):
         remote = testing.run(
             [
@@ -70,7 +76,7 @@ def main():
                 *options_of(source),
                 *("--", program),
             ],
-            env=testing.clean_environment(**(waiting_driver(transport) | simulation | each)),
+            env=testing.clean_environment(**(waiting_driver(transport) | simulation | each | gate)),
         )
         results.append(is_right(name, " ".join([transport, *map("=".join, each.items())]), remote))
     return 0 if all(results) else 1
