@@ -67,7 +67,8 @@ void SubmissionGate::keep(const wire::FrameHeader& header, std::span<const std::
   word_ = &kInTheWay;
 }
 
-std::optional<SubmissionGate::Frame> SubmissionGate::take(std::deque<Frame>::iterator place) {
+std::optional<SubmissionGate::Frame> SubmissionGate::take(
+    const std::deque<Frame>::iterator& place) {
   Frame frame = std::move(*place);
   frames_.erase(place);
   bytes_ -= frame.body_bytes().size() + frame.bulk.size();

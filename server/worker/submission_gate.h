@@ -66,7 +66,7 @@ class SubmissionGate {
 
  private:
   Gate state() const;
-  std::optional<Frame> take(std::deque<Frame>::iterator frame);
+  std::optional<Frame> take(const std::deque<Frame>::iterator& place);
 
   static const std::atomic<uint32_t> kInTheWay;
   const SessionOrders& orders_;
