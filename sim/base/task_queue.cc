@@ -42,17 +42,20 @@ void TaskQueue::push(Task task) {
 
 bool TaskQueue::has_room(const QueuePlace& place) const {
   const size_t most = places_of_a_queue.load(std::memory_order_relaxed);
-  return (places_taken_ + place.places <= most || places_taken_ == 0) &&
+  const bool has_places = place.places <= kPlaces
+                              ? places_taken_ + place.places <= most || places_taken_ == 0
+                              : tasks_.empty() && !busy_;
+  return has_places &&
          (place.bytes == 0 || all_taken_.bytes + place.bytes <= kBytes || places_taken_ == 0) &&
          (place.turns == 0 || all_taken_.turns + place.turns <= kTurns || all_taken_.turns == 0);
 }
 
-QueuePlace TaskQueue::take_place(size_t bytes, size_t places, size_t turns) {
+QueuePlace TaskQueue::take_place(size_t bytes, size_t places, size_t turns, bool is_host_function) {
   std::unique_lock lock(mutex_);
   QueuePlace place{places, bytes, turns, turns > 0};
-  if (turns == 0 && host_function_is_last_) place.turns = 1;
+  if (host_function_is_last_ && !is_host_function) place.turns += turns == 0 ? 1 : 2;
   room_.wait(lock, [&] { return has_room(place); });
-  host_function_is_last_ = false;
+  host_function_is_last_ = is_host_function;
   places_taken_ += place.places;
   all_taken_.bytes += place.bytes;
   all_taken_.turns += place.turns;
@@ -81,6 +84,7 @@ void TaskQueue::end_inline() {
     busy_ = false;
   }
   changed_.notify_one();
+  room_.notify_all();
 }
 
 void TaskQueue::work() {
@@ -110,10 +114,8 @@ void TaskQueue::work() {
     task.done->complete();
     lock.lock();
     busy_ = false;
-    if (task.place.turns_to_its_end) {
-      give_back(task.place, /*at_its_end=*/true);
-      room_.notify_all();
-    }
+    if (task.place.turns_to_its_end) give_back(task.place, /*at_its_end=*/true);
+    room_.notify_all();
   }
 }
 

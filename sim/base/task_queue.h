@@ -53,9 +53,10 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
   void push(Task task);
   // Waits until there is a place for a task that is about to be pushed, which keeps `bytes` in the
-  // queue. What is returned goes with the task. `places`, `turns`: of a graph's nodes; more than
-  // there are wait for all.
-  QueuePlace take_place(size_t bytes = 0, size_t places = 1, size_t turns = 0);
+  // queue. What is returned goes with the task. `places`, `turns`: of a graph's nodes. More places
+  // than kPlaces wait until the queue is idle, more turns than kTurns until all are given back.
+  QueuePlace take_place(size_t bytes = 0, size_t places = 1, size_t turns = 0,
+                        bool is_host_function = false);
   // Claims an idle queue for the calling thread, which then runs one task itself and calls
   // end_inline(). false: there is work in it.
   bool try_begin_inline();

@@ -116,21 +116,46 @@ Fence Context::submit_made(const std::shared_ptr<Stream>& stream, const Make& ma
 void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                                size_t bytes) {
   const QueuePlace place = stream->queue->take_place(bytes);
-  push(*stream, Task{std::move(run), {}, nullptr, place});
+  const Fence done = push(*stream, Task{std::move(run), {}, nullptr, place});
+  if (stream->role == StreamRole::kLegacy) note_legacy_work(done);
+}
+
+void Context::note_legacy_work(const Fence& done) {
+  std::lock_guard lock(submit_mutex_);
+  legacy_device_work_ = done;
 }
 
 void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
                                    std::function<void()> run) {
-  push(*stream, Task{std::move(run), {}, nullptr, {}, /*is_host_function=*/true});
+  QueuePlace place;
+  if (turns_beside_legacy(*stream, {.count = 1, .alone = true}) > 0)
+    place = stream->queue->take_place(0, 0, 1, /*is_host_function=*/true);
+  push(*stream, Task{std::move(run), {}, nullptr, place, /*is_host_function=*/true});
+}
+
+size_t Context::turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const {
+  if (functions.count == 0 || stream.role == StreamRole::kLegacy || !stream.blocking()) return 0;
+  std::lock_guard lock(submit_mutex_);
+  if (functions.alone) return pending(legacy_device_work_) ? functions.count : 0;
+  return pending(legacy_->last) ? 1 : 0;
 }
 
 Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t places,
-                            size_t turns) {
+                            GraphFunctions functions) {
+  size_t turns = functions.turns() + turns_beside_legacy(*stream, functions);
+  // In turn with another graph a launch takes one more.
+  if (turns > 0 && !functions.alone) {
+    const uint64_t last = stream->last_graph.exchange(functions.graph);
+    if (last != 0 && last != functions.graph) ++turns;
+  }
   std::unique_lock lock(submit_mutex_, std::defer_lock);
   if (turns > 0 && Driver::get().settings().locked_waits) lock.lock();
-  const QueuePlace place = stream->queue->take_place(0, places, turns);
+  const bool is_host_function = functions.alone && functions.count > 0;
+  const QueuePlace place = stream->queue->take_place(0, places, turns, is_host_function);
   if (!lock.owns_lock()) lock.lock();
-  return make_locked(*stream, make, Task{nullptr, {}, nullptr, place});
+  Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, is_host_function});
+  if (stream->role == StreamRole::kLegacy && !is_host_function) legacy_device_work_ = done;
+  return done;
 }
 
 Fence Context::push(Stream& stream, Task task) {
@@ -187,6 +212,12 @@ void Context::gate(Fence fence, GreenContext* green) {
   gates.push_back(std::move(fence));
 }
 
+void Context::add_from_elsewhere(Fence done) {
+  std::lock_guard lock(submit_mutex_);
+  std::erase_if(from_elsewhere_, [](const Fence& old) { return !pending(old); });
+  from_elsewhere_.push_back(std::move(done));
+}
+
 std::vector<Fence> Context::outstanding(const std::shared_ptr<Stream>& stream) const {
   std::lock_guard lock(submit_mutex_);
   std::vector<Fence> fences;
@@ -206,7 +237,11 @@ std::vector<Fence> Context::pending_work(const GreenContext* green) const {
     if (green != nullptr && stream->green.get() != green) continue;
     if (pending(stream->last)) fences.push_back(stream->last);
   }
-  if (green == nullptr && pending(legacy_->last)) fences.push_back(legacy_->last);
+  if (green != nullptr) return fences;
+  if (pending(legacy_->last)) fences.push_back(legacy_->last);
+  for (const Fence& fence : from_elsewhere_) {
+    if (pending(fence)) fences.push_back(fence);
+  }
   return fences;
 }
 

@@ -28,6 +28,15 @@ namespace fargpu::sim {
 class Device;
 struct GreenContext;
 
+// The host nodes of a graph, and what a launch takes of a queue's turns for them
+// (TaskQueue::kTurns).
+struct GraphFunctions {
+  size_t count = 0;
+  bool alone = false;  // without other nodes: like functions of a stream
+  uint64_t graph = 0;  // the executable graph
+  size_t turns() const { return alone ? 0 : 2 * count; }
+};
+
 class Context : public std::enable_shared_from_this<Context> {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kContext;
@@ -75,16 +84,18 @@ class Context : public std::enable_shared_from_this<Context> {
   void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                         size_t bytes = 0);
   void submit_host_function(const std::shared_ptr<Stream>& stream, std::function<void()> run);
-  // A launch of a graph, which may record events. `places`: of its nodes; `turns`: of its host
-  // nodes. With Settings::locked_waits no other thread can submit to the context while it waits for
-  // turns.
+  // A launch of a graph, which may record events. `places`: of its nodes. With
+  // Settings::locked_waits no other thread can submit to the context while it waits for turns.
   Fence submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t places,
-                     size_t turns);
+                     GraphFunctions functions);
   // As submit(), and waits; runs it on the calling thread when nothing is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // Queues work that runs after everything the context was given so far, apart from all streams.
   // Here and below `green` means only the streams of that green context; null: all.
   Fence submit_after_all(const Make& make, const GreenContext* green = nullptr);
+  // Work of the context that a launch in a stream of another one does. It belongs to none of the
+  // streams here: only waits for the whole context see it.
+  void add_from_elsewhere(Fence done);
   // All later work of the context waits for the fence.
   void gate(Fence fence, GreenContext* green = nullptr);
   // What must be done for the stream to count as idle.
@@ -115,6 +126,9 @@ class Context : public std::enable_shared_from_this<Context> {
   Context(Device& device, unsigned flags, bool primary);
   bool has_limit(CUlimit limit) const;
   void prune_streams();
+  // What functions take in a blocking stream that will wait for the legacy stream.
+  size_t turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const;
+  void note_legacy_work(const Fence& done);
   Fence push(Stream& stream, Task task);
   Fence push_locked(Stream& stream, Task task);  // with submit_mutex_ held, as the next one
   Fence make_locked(Stream& stream, const Make& make, Task task);
@@ -141,6 +155,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<std::shared_ptr<Stream>> streams_;
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
   std::vector<Fence> gates_;  // all later work waits for these
+  std::vector<Fence> from_elsewhere_;
+  Fence legacy_device_work_;  // the newest: no event and no host function
 
   mutable std::mutex limits_mutex_;
   std::array<size_t, CU_LIMIT_MAX> limits_{};

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,8 @@ struct Stream {
   const std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>();
   Fence last;  // of the newest work; guarded by the context's submission lock, as is the next
   bool retired = false;  // destroyed, but perhaps not yet idle
+  // Of the last launch of a graph with host nodes and others.
+  std::atomic<uint64_t> last_graph{0};
   std::mutex attributes_mutex;
   CUsynchronizationPolicy sync_policy = CU_SYNC_POLICY_AUTO;  // guarded by attributes_mutex
   int mem_sync_domain = 0;                                    // likewise

@@ -83,6 +83,7 @@ class Memcpy final : public Operation {
            copy_.depth == other.copy_.depth && is_same(copy_.from, other.copy_.from) &&
            is_same(copy_.to, other.copy_.to);
   }
+  Context* own_context() const override { return context_.get(); }
 
  private:
   bool is_row() const { return copy_.height == 1 && copy_.depth == 1; }
@@ -121,6 +122,7 @@ class Memset final : public Operation {
                               device_of(CU_MEMORYTYPE_DEVICE, is.dst, nullptr);
     return possible ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
+  Context* own_context() const override { return context_.get(); }
 
  private:
   const CUDA_MEMSET_NODE_PARAMS_v2 params_;

@@ -79,6 +79,7 @@ class Batch final : public Operation {
     }
     return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
+  Context* own_context() const override { return context_.get(); }
 
  private:
   const std::vector<CUstreamBatchMemOpParams> params_;

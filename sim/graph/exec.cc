@@ -1,6 +1,7 @@
 #include "sim/graph/exec.h"
 
 #include <algorithm>
+#include <set>
 
 #include "sim/graph/api.h"
 #include "sim/graph/environment.h"
@@ -206,15 +207,16 @@ size_t Exec::places_of(const Plan& plan) {
   return std::max<size_t>(1, places / std::min<size_t>(plan.lanes, kQueues));
 }
 
-// What host nodes beside other nodes take of it.
-size_t Exec::turns_of(const Plan& plan) {
-  size_t hosts = 0, others = 0;
+GraphFunctions Exec::functions_of(const Plan& plan) {
+  GraphFunctions functions{.alone = true};
   for (const Step& step : plan.steps) {
     if (!step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY) continue;
-    ++(step.operation->type() == CU_GRAPH_NODE_TYPE_HOST ? hosts : others);
+    if (step.operation->type() == CU_GRAPH_NODE_TYPE_HOST)
+      ++functions.count;
+    else
+      functions.alone = false;
   }
-  constexpr size_t kOfNode = 2;
-  return others == 0 ? 0 : kOfNode * hosts;
+  return functions;
 }
 
 CUresult Exec::launch(Context& context, const std::shared_ptr<Stream>& stream) {
@@ -229,14 +231,21 @@ CUresult Exec::submit_launch(Context& context, const std::shared_ptr<Stream>& st
   const auto lock = lock_with_plan();
   Memory memory;
   if (CUresult result = take_memory(*plan_, &memory); result != CUDA_SUCCESS) return result;
-  const size_t turns = turns_of(*plan_);
-  const bool waits =
-      turns > TaskQueue::kTurns || std::ranges::any_of(plan_->steps, [](const Step& step) {
-        return step.operation && step.operation->launch_waits();
-      });
+  GraphFunctions functions = functions_of(*plan_);
+  functions.graph = reinterpret_cast<uint64_t>(this);
+  const bool waits = functions.turns() > TaskQueue::kTurns ||
+                     std::ranges::any_of(plan_->steps, [](const Step& step) {
+                       return step.operation && step.operation->launch_waits();
+                     });
   last_ = context.submit_graph(
       stream, [&](const Fence&) { return start(prepare(plan_, std::move(memory))); },
-      places_of(*plan_), turns);
+      places_of(*plan_), functions);
+  std::set<Context*> elsewhere;
+  for (const Step& step : plan_->steps) {
+    Context* const own = step.operation ? step.operation->own_context() : nullptr;
+    if (own != nullptr && own != &context && elsewhere.insert(own).second)
+      own->add_from_elsewhere(last_);
+  }
   if (waits) *awaited = last_;
   return CUDA_SUCCESS;
 }
@@ -264,9 +273,13 @@ std::function<void()> Exec::start(const std::shared_ptr<Run>& run) {
   };
 }
 
-bool Exec::is_under_way() {
-  std::lock_guard lock(mutex_);
-  return pending(last_);
+void Exec::wait_for_launch() {
+  Fence last;
+  {
+    std::lock_guard lock(mutex_);
+    last = last_;
+  }
+  if (last) last->wait();
 }
 
 void Exec::upload(Context& context, const std::shared_ptr<Stream>& stream) {

@@ -50,8 +50,8 @@ class Exec : public std::enable_shared_from_this<Exec> {
   // CUDA_ERROR_INVALID_VALUE: memory of an earlier launch was not freed, or memory that it frees is
   // not allocated.
   CUresult launch(Context& context, const std::shared_ptr<Stream>& stream);
-  // Whether a launch has not ended.
-  bool is_under_way();
+  // Waits for the end of the launches up to now.
+  void wait_for_launch();
   // Waits in the stream for earlier launches.
   void upload(Context& context, const std::shared_ptr<Stream>& stream);
 
@@ -59,7 +59,7 @@ class Exec : public std::enable_shared_from_this<Exec> {
   struct Run;
   struct Memory;
   static size_t places_of(const Plan& plan);
-  static size_t turns_of(const Plan& plan);
+  static GraphFunctions functions_of(const Plan& plan);
   // `awaited`: a call waits for it before it returns.
   CUresult submit_launch(Context& context, const std::shared_ptr<Stream>& stream, Fence* awaited);
   void index(const Graph& graph);

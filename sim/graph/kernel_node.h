@@ -41,6 +41,7 @@ class KernelOperation final : public Operation {
   CUgraphExecUpdateResult accepts(const Operation& next) const override;
 
   const std::shared_ptr<Context>& context() const { return context_; }
+  Context* own_context() const override { return context_.get(); }
   const KernelWork& work() const { return work_; }
   const std::shared_ptr<DeviceNode>& device_node() const { return device_node_; }
   const KernelAttributes& attributes() const { return attributes_; }

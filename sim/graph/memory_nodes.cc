@@ -25,12 +25,9 @@ class Alloc final : public Operation {
   std::function<void()> prepare(const Fence&) const override {
     return [] {};
   }
-  // Memory of the same kind may be other memory.
+  // Only the same memory: also that of an equal node in another graph is refused.
   CUgraphExecUpdateResult accepts(const Operation& next) const override {
-    const GraphBlock& other = *next.block();
-    const bool alike = &other.owner == &block_->owner && other.bytes == block_->bytes &&
-                       other.access == block_->access;
-    return alike ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    return next.block() == block_ ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR;
   }
   std::shared_ptr<GraphBlock> block() const override { return block_; }
 

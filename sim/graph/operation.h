@@ -47,6 +47,8 @@ class Operation {
   virtual bool joins_chains() const { return type_ == CU_GRAPH_NODE_TYPE_KERNEL; }
   // Whether a launch returns when this has been done.
   virtual bool launch_waits() const { return false; }
+  // Whose work it is; null: that of the stream it is launched in.
+  virtual class Context* own_context() const { return nullptr; }
 
  private:
   const CUgraphNodeType type_;

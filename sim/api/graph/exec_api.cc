@@ -261,7 +261,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
   // Seen on an H200 with driver 580, now and then.
   if (Driver::initialized() && Driver::get().settings().stream_waits) {
     const auto exec = Driver::get().registry().find<Exec>(hGraphExec);
-    if (exec && exec->is_under_way()) wait_for_host_functions();
+    if (exec) exec->wait_for_launch();
   }
   return with_graphs([&]() -> CUresult {
     return Driver::get().registry().remove<Exec>(hGraphExec) ? CUDA_SUCCESS

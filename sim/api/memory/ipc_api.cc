@@ -51,7 +51,10 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
     const auto found = Driver::get().registry().find<Event>(event);
     if (pHandle == nullptr || event == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!found) return CUDA_ERROR_INVALID_HANDLE;
-    if (!found->shared || found->opened) return CUDA_ERROR_INVALID_HANDLE;
+    if (!found->shared || found->opened) {
+      *pHandle = {};
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
     return Interprocess::export_event(*found->shared, pHandle);
   });
 }
