@@ -160,6 +160,21 @@ class DrainScope {
   Session& session_;
   const uint16_t device_;
 };
+// The same around a call in which a driver waits only for what is not loaded yet. A function may
+// wait for what comes after the call, so this waits HostCalls::kPatience at most, once a period of
+// functions; then the call is made all the same.
+class BriefDrainScope {
+ public:
+  BriefDrainScope(Session& session, uint16_t context);
+  ~BriefDrainScope();
+  BriefDrainScope(const BriefDrainScope&) = delete;
+  BriefDrainScope& operator=(const BriefDrainScope&) = delete;
+
+ private:
+  Session& session_;
+  const uint16_t device_;
+  const bool began_;
+};
 // Every other kind: checks kind and liveness. CUDA_ERROR_INVALID_HANDLE (contexts:
 // CUDA_ERROR_INVALID_CONTEXT) when wrong. A context's wire id is the 16-bit one of frame headers.
 // Generated code asks for kKernel when a CUfunction is a kernel's handle.

@@ -99,6 +99,12 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
   return CUDA_SUCCESS;
 }
 
+HostTurns::Of order_of(const ResolvedStream& stream) {
+  if (stream.id == kLegacyStreamId) return HostTurns::Of::kLegacy;
+  return (*stream.state)->non_blocking.load(std::memory_order_relaxed) ? HostTurns::Of::kApart
+                                                                       : HostTurns::Of::kBlocking;
+}
+
 CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {
   ResolvedStream resolved;
   const CUresult result = resolve_stream(session, stream, &resolved);
@@ -154,7 +160,7 @@ namespace {
                                                   uint32_t places) {
   if (HostCalls::on_this_thread()) return;
   const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
-  session.host_turns.enter(state->turns, [&] { return session.lost.load(); });
+  session.host_turns.enter(state->turns, order_of(resolved), [&] { return session.lost.load(); });
   session.queue_limit.enter(
       state->share, session.host_calls,
       [&] { return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY; }, places);
@@ -188,6 +194,14 @@ DrainScope::DrainScope(Session& session, uint16_t context)
   session_.host_calls.begin_load(device_);
 }
 DrainScope::~DrainScope() { session_.host_calls.end_load(device_); }
+
+BriefDrainScope::BriefDrainScope(Session& session, uint16_t context)
+    : session_(session),
+      device_(device_key(context == 0 ? nullptr : session.find_context(context))),
+      began_(session.host_calls.begin_short_drain(device_)) {}
+BriefDrainScope::~BriefDrainScope() {
+  if (began_) session_.host_calls.end_load(device_);
+}
 
 Context* context_of(CUstream stream) {
   if (is_default_stream(stream)) return current_context();

@@ -46,6 +46,8 @@ struct ResolvedStream {
   const std::shared_ptr<StreamState>* state = nullptr;
 };
 CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved);
+// Of a stream with a state.
+HostTurns::Of order_of(const ResolvedStream& stream);
 // For work that is about to be sent into `resolved`, which `stream` names in `context` (wire id): a
 // place in the driver's queue. May wait until the GPU has got on with the stream (stream_queue.h),
 // and while functions of the application hold streams (queue_limit.h). Only Submission calls it.

@@ -149,14 +149,15 @@ void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> k
 // What host nodes take where they stand beside other nodes (HostTurns). Where they would take more
 // than there are, the worker makes nodes of another kind, which take none, unless it edits the
 // graph (server/stream/host_words.h).
-unsigned turns_of(const std::unordered_map<uint64_t, Placed>& nodes, size_t host_calls,
-                  bool is_edited) {
-  const bool alone = std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
+void note_turns(GraphExec& exec, bool is_edited) {
+  const auto functions = static_cast<unsigned>(exec.host_calls.size());
+  const bool alone = std::all_of(exec.nodes.begin(), exec.nodes.end(), [](const auto& node) {
     return node.second.type == CU_GRAPH_NODE_TYPE_HOST ||
            node.second.type == CU_GRAPH_NODE_TYPE_EMPTY;
   });
-  const unsigned turns = HostTurns::kOfHostNode * static_cast<unsigned>(host_calls);
-  return alone || (turns > HostTurns::kMost && !is_edited) ? 0 : turns;
+  if (alone) exec.functions_alone = functions;
+  const unsigned turns = HostTurns::kOfHostNode * functions;
+  if (!alone && (turns <= HostTurns::kMost || is_edited)) exec.turns = turns;
 }
 
 // `keeps` lives until the launch that was made in `last` has ended.
@@ -218,9 +219,10 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
   std::shared_ptr<void> turns;
   if (resolved.state != nullptr && !exec.host_calls.empty()) {
     const auto share = StreamState::turns_of(*resolved.state);
-    turns = exec.turns == 0 ? session.host_turns.add(share)
-                            : session.host_turns.add_graph(share, exec.turns,
-                                                           [&] { return session.lost.load(); });
+    const auto of = order_of(resolved);
+    const auto lost = [&] { return session.lost.load(); };
+    turns = exec.turns == 0 ? session.host_turns.add(share, of, exec.functions_alone, lost)
+                            : session.host_turns.add_graph(share, of, exec.turns, lost);
   }
   std::vector<HostFunction> functions;
   functions.reserve(exec.host_calls.size());
@@ -243,6 +245,8 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
                          static_cast<unsigned>(ids.size()), ids.empty() ? nullptr : ids.data());
   if (result != CUDA_SUCCESS)
     for (const uint64_t id : ids) session.host_calls.cancel(id);
+  else if (turns != nullptr && exec.turns == 0)
+    session.host_turns.has_entered(turns);
   if (result == CUDA_SUCCESS &&
       std::any_of(exec.awaited.begin(), exec.awaited.end(), [&](CUdeviceptr address) {
         return session.pages.touches(address, sizeof(uint32_t));
@@ -357,8 +361,9 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   std::span<const std::byte> last;
   CUresult sent = send_ahead(*session, frame, id, description, &last);
   if (sent == CUDA_SUCCESS) {
-    sent = call_fgGraphInstantiate(*session, frame, last.data(), last.size(), flags & kForwarded,
-                                   base, id, &result, &outcome->found, &place);
+    const BriefDrainScope kernels_may_be_loaded(*session, frame);
+    sent = wire::fgGraphInstantiate(*session, frame, last.data(), last.size(), flags & kForwarded,
+                                    base, id, &result, &outcome->found, &place);
   }
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
   if (sent != CUDA_SUCCESS) {
@@ -377,9 +382,9 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->interprocess = description.interprocess;
   note_recorded(*made, description.recorded);
   made->places = places;
-  made->turns = turns_of(description.nodes, description.host_calls.size(), base != 0);
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
+  note_turns(*made, base != 0);
   made->awaited = std::move(description.awaited);
   made->uses = std::move(uses);
   made->may_be_refused = may_be_refused;
@@ -427,12 +432,13 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   const uint16_t context = frame_context(session);
   std::span<const std::byte> last;
   CUresult sent = send_ahead(session, context, exec.id, description, &last);
-  if (sent == CUDA_SUCCESS && base == 0) {
-    sent = call_fgGraphUpdate(session, context, exec.by_id(), last.data(), last.size(), &result,
-                              &outcome->found, &place, &from_place);
-  } else if (sent == CUDA_SUCCESS) {
-    sent = call_fgGraphUpdateFrom(session, context, exec.by_id(), base, last.data(), last.size(),
-                                  &result, &outcome->found, &place, &from_place);
+  if (sent == CUDA_SUCCESS) {
+    const BriefDrainScope kernels_may_be_loaded(session, context);
+    sent = base == 0
+               ? wire::fgGraphUpdate(session, context, exec.id, last.data(), last.size(), &result,
+                                     &outcome->found, &place, &from_place)
+               : wire::fgGraphUpdateFrom(session, context, exec.id, base, last.data(), last.size(),
+                                         &result, &outcome->found, &place, &from_place);
   }
   if (sent == CUDA_SUCCESS) sent = static_cast<CUresult>(result);
   if (sent != CUDA_SUCCESS) {

@@ -60,8 +60,9 @@ struct GraphExec final : Object {
   std::vector<RecordedEvent> recorded;
   std::vector<uint64_t> disabled;  // ids of nodes
   std::shared_ptr<GraphUses> uses;
-  LastLaunch last;      // of those in turn
-  unsigned turns = 0;   // of a launch (HostTurns)
+  LastLaunch last;  // of those in turn
+  // Of a launch (HostTurns): beside other nodes, or of host nodes that are alone.
+  unsigned turns = 0, functions_alone = 0;
   uint32_t places = 1;  // of a launch (StreamQueue); never changes
 
   // Another thread destroys it: the server may have it still.

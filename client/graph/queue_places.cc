@@ -9,7 +9,6 @@
 #include "client/process/process.h"
 #include "client/process/tables.h"
 #include "client/stream/host_turns.h"
-#include "client/stream/stream_queue.h"
 
 namespace fargpu::client {
 namespace {
@@ -99,7 +98,7 @@ uint64_t count(const Graph& graph) {
 }  // namespace
 
 uint32_t queue_places(const Graph& graph) {
-  return static_cast<uint32_t>(std::clamp(count(graph), uint64_t{1}, uint64_t{StreamQueue::kMost}));
+  return static_cast<uint32_t>(std::clamp(count(graph), uint64_t{1}, uint64_t{UINT32_MAX}));
 }
 
 }  // namespace fargpu::client

@@ -7,8 +7,8 @@ namespace fargpu::client {
 
 struct Graph;
 
-// At least 1, and not more than StreamQueue::kMost: such a launch waits until the queue is empty.
-// Needs the graph's lock.
+// At least 1; more than StreamQueue::kMost: no queue has room for it beside other work. Needs the
+// graph's lock.
 uint32_t queue_places(const Graph& graph);
 
 }  // namespace fargpu::client

@@ -146,8 +146,15 @@ void HostCalls::begin_load(uint16_t device) {
 }
 
 bool HostCalls::begin_short_load(uint16_t device) {
+  return begin_briefly(device, [this] { return lost_ || !functions(); });
+}
+
+bool HostCalls::begin_short_drain(uint16_t device) {
+  return begin_briefly(device, [this, device] { return lost_ || !held(device); });
+}
+
+bool HostCalls::begin_briefly(uint16_t device, const std::function<bool()>& none_left) {
   std::unique_lock lock(mutex_);
-  const auto none_left = [this] { return lost_ || !functions(); };
   ++loads_[device];
   if (none_left()) return true;
   if (!runs_host_functions && waited_in_vain_ != period()) {

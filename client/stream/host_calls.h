@@ -90,6 +90,8 @@ class HostCalls {
   // kPatience at most, since functions may wait for what comes next. In vain it waits once a
   // period(). False: functions are left; nothing has begun; the executor must not make the call.
   bool begin_short_load(uint16_t device);
+  // Likewise, until nothing holds a stream of the device. The call is made in any case.
+  bool begin_short_drain(uint16_t device);
   static constexpr std::chrono::milliseconds kPatience{500};
   // Bounds the wait of add(): an earlier function may wait for the new one, and the load waits for
   // the earlier function.
@@ -100,6 +102,7 @@ class HostCalls {
   static bool on_this_thread() { return runs_host_functions; }
 
  private:
+  bool begin_briefly(uint16_t device, const std::function<bool()>& none_left);
   static inline constinit thread_local bool runs_host_functions = false;
   struct Due {
     HostFunction function;

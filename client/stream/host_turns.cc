@@ -8,64 +8,121 @@ namespace fargpu::client {
 // Those of one function, or of one launch of a graph.
 class HostTurns::Turns {
  public:
-  Turns(HostTurns& of, std::shared_ptr<Share> stream) : of_(of), stream_(std::move(stream)) {}
+  Turns(HostTurns& of, std::shared_ptr<Share> stream, Of kind)
+      : of_(of), stream_(std::move(stream)), kind_(kind) {
+    if (kind_ == Of::kApart) return;
+    std::lock_guard lock(of_.mutex_);
+    ++of_.outstanding_;
+  }
   ~Turns() {
     {
       std::lock_guard lock(of_.mutex_);
-      if (stream_->last == this) stream_->last = nullptr;
+      if (stream_->last == this) end_last();
       stream_->taken -= taken_;
       of_.taken_ -= taken_;
+      if (kind_ != Of::kApart && --of_.outstanding_ == 0) of_.legacy_is_behind_ = false;
     }
     of_.fewer_.notify_all();
   }
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
-  // With the mutex held.
+  // The rest with the mutex held.
+  const std::shared_ptr<Share>& stream() const { return stream_; }
+  bool has_turns() const { return taken_ > 0; }
   void take(unsigned turns) {
     taken_ += turns;
     stream_->taken += turns;
     of_.taken_ += turns;
   }
+  void begin_last() {
+    if (stream_->last != nullptr) stream_->last->end_last();
+    stream_->last = this;
+    of_.lasts_[static_cast<size_t>(kind_)].insert(this);
+  }
+  void end_last() {
+    stream_->last = nullptr;
+    of_.lasts_[static_cast<size_t>(kind_)].erase(this);
+  }
 
  private:
   HostTurns& of_;
   const std::shared_ptr<Share> stream_;
+  const Of kind_;
   unsigned taken_ = 0;
 };
 
-std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream) {
+std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsigned functions,
+                                     const Lost& lost) {
   Share& share = *stream;
-  auto turns = std::make_shared<Turns>(*this, std::move(stream));
-  std::lock_guard lock(mutex_);
-  share.last = turns.get();
+  auto turns = std::make_shared<Turns>(*this, std::move(stream), of);
+  Lock lock(mutex_);
+  if (of == Of::kBlocking && legacy_is_behind_) {
+    wait(lock, share, functions, lost);
+    turns->take(functions);
+  }
   return turns;
+}
+
+void HostTurns::has_entered(const std::shared_ptr<void>& functions) {
+  Lock lock(mutex_);
+  static_cast<Turns*>(functions.get())->begin_last();
 }
 
 // Until there is room or `enough`. A stream without turns may go on: it may do what a function of
 // another stream waits for.
-void HostTurns::wait(std::unique_lock<std::mutex>& lock, const Share& stream, unsigned turns,
+void HostTurns::wait(Lock& lock, const Share& stream, unsigned turns,
                      const std::function<bool()>& enough) {
   constexpr std::chrono::milliseconds kLook{20};  // for what nobody notifies
-  while (stream.taken > 0 && taken_ + turns > kMost && !enough()) fewer_.wait_for(lock, kLook);
+  const auto is_full = [&] {
+    return taken_ + turns > kMost && (stream.taken > 0 || taken_ >= kMostOfAll);
+  };
+  while (is_full() && !enough()) fewer_.wait_for(lock, kLook);
 }
 
-std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, unsigned turns,
-                                           const std::function<bool()>& lost) {
+std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,
+                                           const Lost& lost) {
+  // As seen on an H200: in turn with another graph, for each host node; behind a function, beside
+  // the turn of that; and beside the legacy stream.
+  const unsigned in_turn = turns / kOfHostNode;
+  constexpr unsigned kBehindFunction = 1, kBesideLegacy = 1;
   Share& share = *stream;
-  auto taken = std::make_shared<Turns>(*this, std::move(stream));
-  std::unique_lock lock(mutex_);
+  auto taken = std::make_shared<Turns>(*this, std::move(stream), of);
+  Lock lock(mutex_);
+  turns += in_turn;
+  if (of != Of::kApart) turns += kBesideLegacy;
+  if (share.is_behind_function || share.last != nullptr) turns += kBehindFunction;
   wait(lock, share, turns, lost);
   taken->take(turns);
   return taken;
 }
 
-void HostTurns::enter(Share& stream, const std::function<bool()>& lost) {
-  std::unique_lock lock(mutex_);
-  if (stream.last == nullptr) return;
+void HostTurns::take_last(Lock& lock, Share& stream, const Lost& lost) {
   // The function may return meanwhile, and then there is nothing to take.
   wait(lock, stream, 1, [&] { return stream.last == nullptr || lost(); });
-  if (stream.last != nullptr) std::exchange(stream.last, nullptr)->take(1);
+  if (Turns* const last = stream.last; last != nullptr) {
+    last->end_last();
+    if (!last->has_turns()) last->take(1);
+  }
+}
+
+void HostTurns::take_lasts(Lock& lock, Of of, const Lost& lost) {
+  const auto& lasts = lasts_[static_cast<size_t>(of)];
+  while (!lasts.empty()) {
+    const std::shared_ptr<Share> stream = (*lasts.begin())->stream();  // it may end meanwhile
+    take_last(lock, *stream, lost);
+  }
+}
+
+void HostTurns::enter(Share& stream, Of of, const Lost& lost) {
+  Lock lock(mutex_);
+  stream.is_behind_function = stream.last != nullptr;
+  if (stream.last != nullptr) take_last(lock, stream, lost);
+  if (of == Of::kBlocking) take_lasts(lock, Of::kLegacy, lost);
+  if (of == Of::kLegacy) {
+    take_lasts(lock, Of::kBlocking, lost);
+    legacy_is_behind_ = outstanding_ > 0;
+  }
 }
 
 }  // namespace fargpu::client

@@ -6,47 +6,69 @@
 // parts for each host node of a graph. Then the submitting call waits. In the worker the waiting
 // thread would be the executor, the only one that can read that a function has returned. So the
 // thread that would submit more waits here, in the client, until an earlier function has returned.
+//
+// Blocking streams and the legacy stream wait for each other, and that costs parts, too (an H200,
+// docs/measurements/2026-11-28-calls-that-wait.md): once device work of the legacy stream is behind
+// functions, each further function in a blocking stream takes one, although no work is behind it.
 #pragma once
 
+#include <array>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 
 namespace fargpu::client {
 
-// Any thread. Outlives the functions that it was told of.
+// Any thread. Outlives the functions that it was told of. `lost` ends a wait.
 class HostTurns {
  public:
   // Streams may share a queue of the driver, so this is for all streams of a session. Some are left
-  // for the first turns of further streams (enter()).
-  static constexpr unsigned kMost = 52;
+  // for the first turns of further streams, of which there are kMostOfAll at most.
+  static constexpr unsigned kMost = 52, kMostOfAll = 400;
   static constexpr unsigned kOfHostNode = 2;
+
+  // How the stream and the legacy stream wait for each other.
+  enum class Of : uint8_t { kApart, kBlocking, kLegacy };
 
   class Turns;
   // A stream's part; guarded by the mutex of its session's HostTurns.
   struct Share {
     Turns* last = nullptr;  // of the stream's last function, while no device work is behind it
     unsigned taken = 0;
+    bool is_behind_function = false;  // the device work that entered last
   };
 
-  // Before a function enters the stream. What is returned is to live until it has run.
-  std::shared_ptr<void> add(std::shared_ptr<Share> stream);
-  // Before a graph with host nodes is launched: waits for its turns, unless the stream has none.
-  // `lost` ends the wait.
-  std::shared_ptr<void> add_graph(std::shared_ptr<Share> stream, unsigned turns,
-                                  const std::function<bool()>& lost);
+  using Lost = std::function<bool()>;
+  // Before `functions` enter the stream one behind the other. What is returned is to live until
+  // they have run, and to be given to has_entered() when they are in the stream.
+  std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
+                            const Lost& lost);
+  void has_entered(const std::shared_ptr<void>& functions);
+  // Before a graph with host nodes beside other nodes is launched, right before or after enter():
+  // waits for its turns, unless the stream has none.
+  std::shared_ptr<void> add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,
+                                  const Lost& lost);
   // Before device work enters the stream. Waits if it is behind a function, kMost turns are taken,
-  // and the stream has some of them.
-  void enter(Share& stream, const std::function<bool()>& lost);
+  // and the function's stream has some of them.
+  void enter(Share& stream, Of of, const Lost& lost);
 
  private:
-  void wait(std::unique_lock<std::mutex>& lock, const Share& stream, unsigned turns,
-            const std::function<bool()>& enough);
+  using Lock = std::unique_lock<std::mutex>;
+  void wait(Lock& lock, const Share& stream, unsigned turns, const std::function<bool()>& enough);
+  // The stream's last function has work behind it.
+  void take_last(Lock& lock, Share& stream, const Lost& lost);
+  void take_lasts(Lock& lock, Of of, const Lost& lost);
 
   std::mutex mutex_;
   std::condition_variable fewer_;
-  unsigned taken_ = 0;  // guarded by mutex_
+  // Guarded by mutex_.
+  unsigned taken_ = 0;
+  unsigned outstanding_ = 0;               // not kApart: functions and launches that have not run
+  bool legacy_is_behind_ = false;          // device work in the legacy stream, of one of these
+  std::array<std::set<Turns*>, 3> lasts_;  // the streams' last ones, by Of
 };
 
 }  // namespace fargpu::client

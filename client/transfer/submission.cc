@@ -34,7 +34,11 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
   if (places <= 1) return CUDA_SUCCESS;
   ResolvedStream resolved;
-  const CUresult result = resolve_stream(session, stream, &resolved);
+  CUresult result = resolve_stream(session, stream, &resolved);
+  // A driver takes such work when nothing is ahead of it in the stream, not even host functions,
+  // which take no places.
+  if (result == CUDA_SUCCESS && places > StreamQueue::kMost && session.host_calls.outstanding())
+    result = StreamMark(session, stream).wait();
   if (result == CUDA_SUCCESS) {
     const uint64_t most = std::min<uint64_t>(places, StreamQueue::kMost);
     take_places_ahead(session, stream, resolved, static_cast<uint32_t>(most));

@@ -16,12 +16,25 @@ class HostTurnsTest : public testing::Test {
  protected:
   using Stream = std::shared_ptr<HostTurns::Share>;
   using Functions = std::vector<std::shared_ptr<void>>;
+  using Of = HostTurns::Of;
+
+  std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart, unsigned functions = 1) {
+    auto added = turns_.add(stream, of, functions, [] { return false; });
+    turns_.has_entered(added);
+    return added;
+  }
+  std::shared_ptr<void> add_graph(const Stream& stream, unsigned turns, Of of = Of::kApart) {
+    return turns_.add_graph(stream, of, turns, [] { return false; });
+  }
+  void enter(const Stream& stream, Of of = Of::kApart) {
+    turns_.enter(*stream, of, [] { return false; });
+  }
 
   // Functions in the stream with device work behind each.
   void fill(const Stream& stream, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
-      functions_.push_back(turns_.add(stream));
-      turns_.enter(*stream, [] { return false; });
+      functions_.push_back(add(stream));
+      enter(stream);
     }
   }
   // Whether `call` returns before `release` is called.
@@ -42,22 +55,23 @@ class HostTurnsTest : public testing::Test {
   HostTurns turns_;
   const Stream first_ = std::make_shared<HostTurns::Share>();
   const Stream second_ = std::make_shared<HostTurns::Share>();
+  const Stream legacy_ = std::make_shared<HostTurns::Share>();
   Functions functions_;  // that have not run
 };
 
 TEST_F(HostTurnsTest, FunctionsBehindFunctionsTakeNothing) {
-  for (unsigned i = 0; i < 20 * HostTurns::kMost; ++i) functions_.push_back(turns_.add(first_));
+  for (unsigned i = 0; i < 20 * HostTurns::kMost; ++i) functions_.push_back(add(first_));
   EXPECT_EQ(first_->taken, 0u);
-  turns_.enter(*first_, [] { return false; });
-  turns_.enter(*first_, [] { return false; });
+  enter(first_);
+  enter(first_);
   EXPECT_EQ(first_->taken, 1u);
 }
 
 TEST_F(HostTurnsTest, WorkBehindOneMoreWaitsUntilAFunctionHasRun) {
   fill(first_, HostTurns::kMost);
-  functions_.push_back(turns_.add(first_));
-  EXPECT_FALSE(returns_before([&] { turns_.enter(*first_, [] { return false; }); },
-                              [&] { functions_.erase(functions_.begin()); }));
+  functions_.push_back(add(first_));
+  EXPECT_FALSE(
+      returns_before([&] { enter(first_); }, [&] { functions_.erase(functions_.begin()); }));
   EXPECT_EQ(first_->taken, HostTurns::kMost);
   functions_.clear();
   EXPECT_EQ(first_->taken, 0u);
@@ -65,9 +79,8 @@ TEST_F(HostTurnsTest, WorkBehindOneMoreWaitsUntilAFunctionHasRun) {
 
 TEST_F(HostTurnsTest, WorkDoesNotWaitForAFunctionThatHasRun) {
   fill(first_, HostTurns::kMost);
-  auto function = turns_.add(first_);
-  EXPECT_FALSE(returns_before([&] { turns_.enter(*first_, [] { return false; }); },
-                              [&] { function.reset(); }));
+  auto function = add(first_);
+  EXPECT_FALSE(returns_before([&] { enter(first_); }, [&] { function.reset(); }));
   EXPECT_EQ(first_->taken, HostTurns::kMost);
 }
 
@@ -78,17 +91,99 @@ TEST_F(HostTurnsTest, AStreamWithoutTurnsGoesOn) {
 }
 
 TEST_F(HostTurnsTest, ALaunchWaitsForAllItsTurns) {
-  fill(first_, HostTurns::kMost - 3);
-  functions_.push_back(turns_.add_graph(first_, 2, [] { return false; }));
-  EXPECT_FALSE(returns_before(
-      [&] { functions_.push_back(turns_.add_graph(first_, 2, [] { return false; })); },
-      [&] { functions_.erase(functions_.begin(), functions_.begin() + 3); }));
+  fill(first_, HostTurns::kMost - 4);
+  functions_.push_back(add_graph(first_, 2));
+  EXPECT_FALSE(
+      returns_before([&] { functions_.push_back(add_graph(first_, 2)); },
+                     [&] { functions_.erase(functions_.begin(), functions_.begin() + 4); }));
+}
+
+TEST_F(HostTurnsTest, ALaunchBehindAFunctionTakesOneMore) {
+  functions_.push_back(add(first_));
+  enter(first_);
+  functions_.push_back(add_graph(first_, 2));
+  EXPECT_EQ(first_->taken, 1u + 4u);
+  enter(first_);
+  functions_.push_back(add_graph(first_, 2));
+  EXPECT_EQ(first_->taken, 1u + 4u + 3u);
+}
+
+TEST_F(HostTurnsTest, ALaunchInABlockingStreamTakesOneMore) {
+  functions_.push_back(add_graph(first_, 2, Of::kApart));
+  EXPECT_EQ(first_->taken, 3u);
+  functions_.push_back(add_graph(second_, 2, Of::kBlocking));
+  EXPECT_EQ(second_->taken, 4u);
+}
+
+TEST_F(HostTurnsTest, WorkOfTheLegacyStreamIsBehindFunctionsOfBlockingOnes) {
+  functions_.push_back(add(first_, Of::kBlocking, 2));
+  functions_.push_back(add(second_));
+  enter(legacy_, Of::kLegacy);
+  EXPECT_EQ(first_->taken, 1u);
+  EXPECT_EQ(second_->taken, 0u);
+  enter(first_, Of::kBlocking);
+  EXPECT_EQ(first_->taken, 1u);
+}
+
+TEST_F(HostTurnsTest, WorkOfBlockingStreamsIsBehindFunctionsOfTheLegacyOne) {
+  functions_.push_back(add(legacy_, Of::kLegacy));
+  enter(first_);
+  EXPECT_EQ(legacy_->taken, 0u);
+  enter(first_, Of::kBlocking);
+  EXPECT_EQ(legacy_->taken, 1u);
+}
+
+TEST_F(HostTurnsTest, BehindWorkOfTheLegacyStreamEachFunctionTakesATurn) {
+  functions_.push_back(add(first_, Of::kBlocking, 10));
+  enter(legacy_, Of::kLegacy);
+  functions_.push_back(add(first_, Of::kBlocking, 10));
+  functions_.push_back(add(second_, Of::kApart, 10));
+  EXPECT_EQ(first_->taken, 11u);
+  EXPECT_EQ(second_->taken, 0u);
+  functions_.push_back(add(first_, Of::kBlocking, HostTurns::kMost - 11));
+  EXPECT_FALSE(returns_before([&] { functions_.push_back(add(first_, Of::kBlocking)); },
+                              [&] { functions_.erase(functions_.begin()); }));
+  functions_.clear();
+  functions_.push_back(add(first_, Of::kBlocking, 10));
+  EXPECT_EQ(first_->taken, 0u);  // nothing of the legacy stream is behind this one
+}
+
+TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
+  functions_.push_back(add(first_, Of::kBlocking));
+  for (unsigned i = 1; i <= 10; ++i) {
+    enter(legacy_, Of::kLegacy);
+    EXPECT_EQ(first_->taken, i);
+    functions_.push_back(add(first_, Of::kBlocking));
+  }
+}
+
+TEST_F(HostTurnsTest, ALaunchIsNotBehindItself) {
+  functions_.push_back(add(second_, Of::kBlocking));
+  enter(legacy_, Of::kLegacy);
+  auto launch = turns_.add(first_, Of::kBlocking, 3 * HostTurns::kMost, [] { return false; });
+  enter(first_, Of::kBlocking);
+  turns_.has_entered(launch);
+}
+
+TEST_F(HostTurnsTest, FunctionsOfStreamsThatAreApartDoNotCountForTheLegacyStream) {
+  functions_.push_back(add(second_));
+  enter(legacy_, Of::kLegacy);
+  functions_.push_back(add(first_, Of::kBlocking, 3 * HostTurns::kMost));
+  EXPECT_EQ(first_->taken, 0u);
+}
+
+TEST_F(HostTurnsTest, AnyNumberOfStreamsHasNotAnyNumberOfTurns) {
+  for (unsigned i = 0; i < HostTurns::kMostOfAll; ++i)
+    fill(std::make_shared<HostTurns::Share>(), 1);
+  functions_.push_back(add(first_));
+  EXPECT_FALSE(returns_before([&] { enter(first_); },
+                              [&] { functions_.erase(functions_.begin(), functions_.end() - 1); }));
 }
 
 TEST_F(HostTurnsTest, NothingWaitsInASessionThatIsLost) {
   fill(first_, HostTurns::kMost);
-  functions_.push_back(turns_.add(first_));
-  turns_.enter(*first_, [] { return true; });
+  functions_.push_back(add(first_));
+  turns_.enter(*first_, Of::kApart, [] { return true; });
 }
 
 }  // namespace

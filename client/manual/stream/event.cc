@@ -68,7 +68,10 @@ CUresult manual_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) 
 CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of(event);
-  return call_cuIpcGetEventHandle(target.session, target.context, pHandle, event);
+  const CUresult result = call_cuIpcGetEventHandle(target.session, target.context, pHandle, event);
+  if (result == CUDA_ERROR_INVALID_HANDLE && find_event(target.session, event) != nullptr)
+    *pHandle = {};  // as natively of an event that is not for several processes
+  return result;
 }
 
 CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {
