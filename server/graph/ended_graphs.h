@@ -1,12 +1,13 @@
 // EndedGraphs: executable graphs that the client has destroyed, or that have ended with their
-// context, while host functions were outstanding.
+// context, while a launch was under way or host functions were outstanding.
 //
-// A driver may wait in cuGraphExecDestroy for host functions when a launch is under way (seen on an
-// H200 with driver 580), and the executor, which lets functions go on, must not sit there. So such
-// a graph is destroyed when no function is outstanding any more. Two kinds do not wait for that
-// moment, which a program may never reach: graphs that the worker edits (graph_base.h), since a
-// driver makes no second executable graph of these before, and what is more than kMostKept. They go
-// on a helper thread once the functions that were outstanding have returned.
+// A driver may wait in cuGraphExecDestroy when a launch is under way (seen on an H200 with driver
+// 580), and the executor, which lets functions go on and copies begin, must not sit there. So such
+// a graph is destroyed when its last launch has ended and no function is outstanding any more. Two
+// kinds do not wait for that moment, which a program may never reach: graphs that the worker edits
+// (graph_base.h), since a driver makes no second executable graph of these before, and what is more
+// than kMostKept. They go on a helper thread once the functions that were outstanding have
+// returned.
 //
 // All on the executor's thread.
 #pragma once
@@ -53,7 +54,10 @@ class EndedGraphs {
     uint16_t context;
     uint64_t newest;  // function that was outstanding
     std::shared_ptr<ExecutableGraph> graph;
+    std::shared_ptr<bool> launch_ended;
   };
+  // Says when the last launch has ended.
+  std::shared_ptr<bool> follow_launch(const ExecutableGraph& graph);
   void end_beside(const std::shared_ptr<ExecutableGraph>& graph);
 
   const Core core_;

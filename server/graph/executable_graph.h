@@ -39,6 +39,13 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   CUresult enable_node(uint32_t place, bool enabled);
 
   CUgraphExec get() const { return exec_; }
+  // The stream of the last launch, which the others are in front of; context 0: there was none.
+  struct Launched {
+    uint16_t context = 0;
+    CUstream stream = nullptr;
+  };
+  void note_launch(const Launched& in) { launched_ = in; }
+  const Launched& launched() const { return launched_; }
   // The client has destroyed it, and the driver's lives on for a while (ended_graphs.h).
   void note_ending();
   // Then the driver's ends. On any thread, once.
@@ -65,6 +72,7 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   std::shared_ptr<GraphBase> base_;  // has the graph, if there is one
   CUgraph graph_ = nullptr;          // else
   CUgraphExec exec_ = nullptr;
+  Launched launched_;
   bool for_kernels_ = false;
   GraphPlaces places_;
   std::vector<CUdeviceptr> leaves_, frees_;

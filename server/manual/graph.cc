@@ -278,6 +278,7 @@ Status manual_fgGraphLaunch(Worker& worker, const Request& request) {
     if (result != CUDA_SUCCESS) {
       for (const uint64_t id : given.hostCalls) parts.host_gate.not_launched(id, result);
     } else {
+      graph->note_launch({stream.context, stream.handle});
       if (graph->places().waits)
         parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
       for (const CUdeviceptr address : graph->leaves()) parts.memory.left_by_graph(address);

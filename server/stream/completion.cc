@@ -155,7 +155,8 @@ void Completion::when_idle(uint16_t context, Done done) {
   const auto last = std::chrono::steady_clock::now() + kPolledTime;
   core_.pending.add([this, context, last, done = std::move(done)]() mutable {
     const CUresult result = ask(context);
-    if (result == CUDA_SUCCESS) {
+    // Only a graph that was launched in a stream of another context may still work in this one.
+    if (result == CUDA_SUCCESS && core_.contexts.count() == 1) {
       // Nothing is left to wait for: it makes the driver write out what kernels printed.
       done(core_.driver.cuCtxSynchronize());
       return true;
