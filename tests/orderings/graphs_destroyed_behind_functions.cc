@@ -86,6 +86,28 @@ int main() {
     HOLDS(value_at(at) == round && value_at(at + 4) == round);
   }
 
+  step("the end of a graph behind a value that another thread writes");
+  {
+    const CUgraph graph = make_graph(at, 5, false);
+    CUgraphExec exec;
+    CU(cuGraphInstantiate(&exec, graph, 0));
+    CU(cuMemsetD32(at + 8, 0, 1));
+    CU(cuCtxSynchronize());
+    CU(cuStreamWaitValue32(stream, at + 8, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    CU(cuGraphLaunch(exec, stream));
+    std::thread writer([&] {
+      CU(cuCtxSetCurrent(context));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      CU(cuStreamWriteValue32(beside, at + 8, 1, 0));
+    });
+    CU(cuGraphExecDestroy(exec));
+    CU(cuGraphDestroy(graph));
+    writer.join();
+    CU(cuStreamSynchronize(stream));
+    HOLDS(ran.exchange(0) == 1);
+    HOLDS(value_at(at) == 5);
+  }
+
   std::atomic<bool> stop{false};
   std::atomic<unsigned> queued{0};
   std::thread feeder([&] {
@@ -118,19 +140,21 @@ int main() {
   }
   step("an update from a graph whose executable graph has ended");
   const CUgraph first = make_graph(at, 8, true), second = make_graph(at, 9, true);
-  CUgraphExec exec, other;
+  CUgraphExec gone, exec;
+  CU(cuGraphInstantiate(&gone, first, 0));
+  CU(cuGraphLaunch(gone, stream));
+  CU(cuGraphExecDestroy(gone));
   CU(cuGraphInstantiate(&exec, first, 0));
-  CU(cuGraphInstantiate(&other, second, 0));
-  CU(cuGraphLaunch(other, stream));
-  CU(cuGraphExecDestroy(other));
   CUgraphExecUpdateResultInfo info{};
-  CU(cuGraphExecUpdate(exec, second, &info));
+  CU(cuGraphExecUpdate(exec, first, &info));
   CU(cuMemsetD32Async(at, 0, 1, stream));
   CU(cuGraphLaunch(exec, stream));
+  // Memory of another graph is not taken.
+  HOLDS(cuGraphExecUpdate(exec, second, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   CU(cuGraphExecDestroy(exec));
   CU(cuStreamSynchronize(stream));
   HOLDS(ran.exchange(0) == 2);
-  HOLDS(value_at(at) == 9);
+  HOLDS(value_at(at) == 8);
   stop = true;
   feeder.join();
   right();
