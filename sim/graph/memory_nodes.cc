@@ -25,9 +25,12 @@ class Alloc final : public Operation {
   std::function<void()> prepare(const Fence&) const override {
     return [] {};
   }
-  // Only the same memory: also that of an equal node in another graph is refused.
+  // Memory of the same kind may be other memory.
   CUgraphExecUpdateResult accepts(const Operation& next) const override {
-    return next.block() == block_ ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR;
+    const GraphBlock& other = *next.block();
+    const bool alike = &other.owner == &block_->owner && other.bytes == block_->bytes &&
+                       other.access == block_->access;
+    return alike ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
   std::shared_ptr<GraphBlock> block() const override { return block_; }
 
@@ -47,6 +50,10 @@ class Free final : public Operation {
   }
   std::function<void()> prepare(const Fence&) const override {
     return [this] { block_->owner.end(*block_); };
+  }
+  // Only the same memory.
+  CUgraphExecUpdateResult accepts(const Operation& next) const override {
+    return next.block() == block_ ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR;
   }
   std::shared_ptr<GraphBlock> block() const override { return block_; }
 
