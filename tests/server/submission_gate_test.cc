@@ -225,7 +225,7 @@ TEST_F(GateTest, BytesOfAHeldCopyReleaseItsStreamWithinAWindow) {
   settle();
   EXPECT_EQ(opened(), 0u);
   orders_.set(Gate::kOpen);
-  EXPECT_TRUE(eventually([this] { return opened() == 1; }));
+  EXPECT_TRUE(eventually([] { return opened() == 1; }));
   EXPECT_EQ(static_cast<const std::byte*>(driver().source.load())[2999], std::byte{9});
   driver().open("event");
 }
@@ -275,7 +275,7 @@ TEST_F(GateTest, AnAcknowledgedDeliveryReleasesItsStreamWithinAWindow) {
   EXPECT_EQ(opened(), 0u);
   orders_.set(Gate::kOpen);
   expect_answer(acknowledged, CUDA_SUCCESS);
-  EXPECT_TRUE(eventually([this] { return opened() == 1; }));
+  EXPECT_TRUE(eventually([] { return opened() == 1; }));
 }
 
 }  // namespace
