@@ -102,14 +102,19 @@ void HostTurns::take_last(Lock& lock, Share& stream, const Lost& lost) {
   wait(lock, stream, 1, [&] { return stream.last == nullptr || lost(); });
   if (Turns* const last = stream.last; last != nullptr) {
     last->end_last();
-    if (!last->has_turns()) last->take(1);
+    last->take(1);
   }
 }
 
 void HostTurns::take_lasts(Lock& lock, Of of, const Lost& lost) {
   const auto& lasts = lasts_[static_cast<size_t>(of)];
   while (!lasts.empty()) {
-    const std::shared_ptr<Share> stream = (*lasts.begin())->stream();  // it may end meanwhile
+    Turns* const last = *lasts.begin();
+    if (last->has_turns()) {  // those beside the legacy stream
+      last->end_last();
+      continue;
+    }
+    const std::shared_ptr<Share> stream = last->stream();  // it may end meanwhile
     take_last(lock, *stream, lost);
   }
 }

@@ -157,6 +157,22 @@ TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
   }
 }
 
+TEST_F(HostTurnsTest, WorkOfTheLegacyStreamDoesNotWaitForATurnThatItDoesNotTake) {
+  functions_.push_back(add(first_, Of::kBlocking));
+  enter(legacy_, Of::kLegacy);
+  functions_.push_back(add(first_, Of::kBlocking, HostTurns::kMost - 1));
+  enter(legacy_, Of::kLegacy);
+  EXPECT_EQ(first_->taken, HostTurns::kMost);
+}
+
+TEST_F(HostTurnsTest, WorkOfTheSameStreamTakesATurnBesideThatOfTheFunction) {
+  functions_.push_back(add(first_, Of::kBlocking));
+  enter(legacy_, Of::kLegacy);
+  functions_.push_back(add(first_, Of::kBlocking));
+  enter(first_, Of::kBlocking);
+  EXPECT_EQ(first_->taken, 3u);
+}
+
 TEST_F(HostTurnsTest, ALaunchIsNotBehindItself) {
   functions_.push_back(add(second_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);

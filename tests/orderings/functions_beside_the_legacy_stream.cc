@@ -84,6 +84,10 @@ int main() {
   run("several functions", 5 * kRounds, [&] {
     for (int i = 0; i < 5; ++i) CU(cuLaunchHostFunc(blocking, count, nullptr));
   });
+  run("functions with work behind each", kRounds, [&] {
+    CU(cuLaunchHostFunc(blocking, count, nullptr));
+    CU(cuMemsetD32Async(at + 8, 1, 1, blocking));
+  });
   run("graphs of host nodes", 2 * kRounds, [&] { CU(cuGraphLaunch(two, blocking)); });
   run("several graphs of host nodes", 6 * kRounds, [&] {
     for (int i = 0; i < 3; ++i) CU(cuGraphLaunch(two, blocking));
