@@ -117,12 +117,17 @@ void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::funct
                                size_t bytes) {
   const QueuePlace place = stream->queue->take_place(bytes);
   const Fence done = push(*stream, Task{std::move(run), {}, nullptr, place});
-  if (stream->role == StreamRole::kLegacy) note_legacy_work(done);
+  if (stream->role != StreamRole::kLegacy) return;
+  std::lock_guard lock(submit_mutex_);
+  note_legacy_work(done);
 }
 
 void Context::note_legacy_work(const Fence& done) {
-  std::lock_guard lock(submit_mutex_);
-  legacy_device_work_ = done;
+  if (pending(last_function_)) legacy_work_behind_function_ = done;
+}
+
+void Context::note_function(const Stream& stream, const Fence& done) {
+  if (stream.blocking()) last_function_ = done;
 }
 
 void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
@@ -130,13 +135,18 @@ void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
   QueuePlace place;
   if (turns_beside_legacy(*stream, {.count = 1, .alone = true}) > 0)
     place = stream->queue->take_place(0, 0, 1, /*is_host_function=*/true);
-  push(*stream, Task{std::move(run), {}, nullptr, place, /*is_host_function=*/true});
+  std::lock_guard lock(submit_mutex_);
+  note_function(*stream, push_locked(*stream, Task{std::move(run),
+                                                   {},
+                                                   nullptr,
+                                                   place,
+                                                   /*is_host_function=*/true}));
 }
 
 size_t Context::turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const {
   if (functions.count == 0 || stream.role == StreamRole::kLegacy || !stream.blocking()) return 0;
   std::lock_guard lock(submit_mutex_);
-  if (functions.alone) return pending(legacy_device_work_) ? functions.count : 0;
+  if (functions.alone) return pending(legacy_work_behind_function_) ? functions.count : 0;
   return pending(legacy_->last) ? 1 : 0;
 }
 
@@ -154,7 +164,8 @@ Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& m
   const QueuePlace place = stream->queue->take_place(0, places, turns, is_host_function);
   if (!lock.owns_lock()) lock.lock();
   Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, is_host_function});
-  if (stream->role == StreamRole::kLegacy && !is_host_function) legacy_device_work_ = done;
+  if (functions.count > 0) note_function(*stream, done);
+  if (stream->role == StreamRole::kLegacy && !is_host_function) note_legacy_work(done);
   return done;
 }
 

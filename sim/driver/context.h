@@ -128,7 +128,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void prune_streams();
   // What functions take in a blocking stream that will wait for the legacy stream.
   size_t turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const;
-  void note_legacy_work(const Fence& done);
+  void note_legacy_work(const Fence& done);  // with submit_mutex_ held, as the next one
+  void note_function(const Stream& stream, const Fence& done);
   Fence push(Stream& stream, Task task);
   Fence push_locked(Stream& stream, Task task);  // with submit_mutex_ held, as the next one
   Fence make_locked(Stream& stream, const Make& make, Task task);
@@ -156,7 +157,9 @@ class Context : public std::enable_shared_from_this<Context> {
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
   std::vector<Fence> gates_;  // all later work waits for these
   std::vector<Fence> from_elsewhere_;
-  Fence legacy_device_work_;  // the newest: no event and no host function
+  Fence last_function_;  // the newest in a stream that waits for the legacy one
+  // The newest of the legacy stream that found such a function before it; no event, no function.
+  Fence legacy_work_behind_function_;
 
   mutable std::mutex limits_mutex_;
   std::array<size_t, CU_LIMIT_MAX> limits_{};
