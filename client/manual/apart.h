@@ -9,28 +9,35 @@
 
 #include <cuda.h>
 
-#include <functional>
+#include <vector>
 
 namespace fargpu::client {
 
 class Session;
-
-// How an allocation of one kind is made and taken back.
-struct Allocation {
-  const char* name;                            // of the call, for the log
-  std::function<CUresult()> allocate;          // sets `*address`
-  std::function<bool()> is_entered;            // the tables have it as this session's
-  std::function<void(CUdeviceptr)> give_back;  // one that is in no table
-};
-
-// What allocation.allocate() returns; CUDA_ERROR_OUT_OF_MEMORY when all addresses collide. With one
-// server it is nothing but that call.
-CUresult allocate_apart(Session& session, const CUdeviceptr* address, const Allocation& allocation);
 
 // Whether the memory at `address` is in the table of device memory as this session's.
 bool is_own(Session& session, CUdeviceptr address);
 
 // Says that `name` is refused because `session` has memory at an address of another server.
 CUresult refuse_address(Session& session, const char* name, CUdeviceptr address);
+
+// What allocate(), which sets `*address`, returns; CUDA_ERROR_OUT_OF_MEMORY when all addresses
+// collide. `name`: of the call, for the log. is_entered(): whether the tables have the memory as
+// this session's; give_back(address): takes back what is in no table. With one server it is nothing
+// but one allocation.
+template <typename Allocate, typename IsEntered, typename GiveBack>
+CUresult allocate_apart(Session& session, const char* name, const CUdeviceptr* address,
+                        Allocate&& allocate, IsEntered&& is_entered, GiveBack&& give_back) {
+  // Blocks of one size follow each other, so each try is beyond one more of the other server's.
+  constexpr size_t kTries = 8;
+  CUresult result = allocate();
+  std::vector<CUdeviceptr> held;
+  while (result == CUDA_SUCCESS && !is_entered()) {
+    held.push_back(*address);
+    result = held.size() == kTries ? refuse_address(session, name, *address) : allocate();
+  }
+  for (const CUdeviceptr each : held) give_back(each);
+  return result;
+}
 
 }  // namespace fargpu::client

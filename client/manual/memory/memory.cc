@@ -118,8 +118,8 @@ CUresult make_region(const char* name, Session& session, CUdeviceptr* dptr, Allo
                      GiveBack&& give_back) {
   if (Process::get().session(1) == nullptr) [[likely]]
     return allocate();
-  return allocate_apart(session, dptr,
-                        {name, allocate, [&] { return is_own(session, *dptr); }, give_back});
+  return allocate_apart(
+      session, name, dptr, allocate, [&] { return is_own(session, *dptr); }, give_back);
 }
 
 }  // namespace

@@ -27,21 +27,17 @@ CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignm
   const CallTarget target = CallTarget::of_current();
   Session& session = target.session;
   return allocate_apart(
-      session, ptr,
-      {"cuMemAddressReserve",
-       [&] {
-         return call_cuMemAddressReserve(session, target.context, ptr, size, alignment, addr,
-                                         flags);
-       },
-       [&] {
-         if (taken_by_other(session, *ptr, size)) return false;
-         session.reservations.insert(
-             {.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual, .session = &session});
-         return true;
-       },
-       [&](CUdeviceptr each) {
-         (void)call_cuMemAddressFree(session, target.context, each, size);
-       }});
+      session, "cuMemAddressReserve", ptr,
+      [&] {
+        return call_cuMemAddressReserve(session, target.context, ptr, size, alignment, addr, flags);
+      },
+      [&] {
+        if (taken_by_other(session, *ptr, size)) return false;
+        session.reservations.insert(
+            {.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual, .session = &session});
+        return true;
+      },
+      [&](CUdeviceptr each) { (void)call_cuMemAddressFree(session, target.context, each, size); });
 }
 
 CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
