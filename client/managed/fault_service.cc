@@ -1,18 +1,36 @@
 #include "client/managed/fault_service.h"
 
 #include <algorithm>
-#include <utility>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
 
+#include "client/managed/managed_memory.h"
+#include "common/base/log.h"
 #include "common/base/thread.h"
 
 namespace fargpu::client {
+namespace {
 
-void FaultService::start(Bring bring, Fail fail, Ahead ahead) {
+// Before the program may end by it. A thread of its own does: who waits may be writing to the file
+// of the log, and holds it.
+void say_why(uint64_t address, CUresult why) {
+  auto said = std::make_shared<std::promise<void>>();
+  auto done = said->get_future();
+  Thread([address, why, said] {
+    log::error("managed memory at 0x{:x} cannot be fetched: error {}", address,
+               static_cast<int>(why));
+    said->set_value();
+  }).detach();
+  (void)done.wait_for(std::chrono::seconds(1));
+}
+
+}  // namespace
+
+void FaultService::start() {
   std::lock_guard lock(mutex_);
   if (started_) return;
-  bring_ = std::move(bring);
-  fail_ = std::move(fail);
-  ahead_ = std::move(ahead);
   Thread([this] { run(); }).detach();
   started_ = true;
 }
@@ -49,7 +67,7 @@ void FaultService::run_ahead(std::unique_lock<std::mutex>& lock) {
   const uint64_t address = wanted_.front();
   wanted_.pop_front();
   lock.unlock();
-  ahead_(address);
+  memory_.bring_ahead(address);
   lock.lock();
 }
 
@@ -57,9 +75,17 @@ void FaultService::run_posted(std::unique_lock<std::mutex>& lock) {
   const Request request = posted_.front();
   posted_.pop_front();
   lock.unlock();
-  const CUresult result = bring_(request.address, request.is_write, request.heard);
-  if (result != CUDA_SUCCESS) fail_(request.address, result);
+  const CUresult result = memory_.bring(request.address, request.is_write, request.heard);
+  if (result != CUDA_SUCCESS) fail(request.address, result);
   lock.lock();
+}
+
+void FaultService::fail(uint64_t address, CUresult why) {
+  // Another thread ends the process, which must not end by this access instead.
+  constexpr auto kEndOfProcess = std::chrono::seconds(5);
+  if (why == CUDA_ERROR_DEINITIALIZED) std::this_thread::sleep_for(kEndOfProcess);
+  if (why != CUDA_ERROR_NOT_MAPPED) say_why(address, why);
+  memory_.fail(address);
 }
 
 void FaultService::run() {
@@ -73,7 +99,7 @@ void FaultService::run() {
     Request& request = *requests_.front();
     requests_.pop_front();
     lock.unlock();
-    const CUresult result = bring_(request.address, request.is_write, std::nullopt);
+    const CUresult result = memory_.bring(request.address, request.is_write);
     lock.lock();
     request.result = result;
     request.done = true;

@@ -11,27 +11,24 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <optional>
 
 namespace fargpu::client {
 
+class ManagedMemory;
+
 class FaultService {
  public:
-  // `heard`: of what was posted.
-  using Bring =
-      std::function<CUresult(uint64_t address, bool is_write, std::optional<uint64_t> heard)>;
-  // Tells of what was posted and could not be brought.
-  using Fail = std::function<void(uint64_t address, CUresult why)>;
-  // What is wanted when nobody waits.
-  using Ahead = std::function<void(uint64_t address)>;
-  // The first call counts.
-  void start(Bring bring, Fail fail, Ahead ahead);
+  explicit FaultService(ManagedMemory& memory) : memory_(memory) {}
+  // Does nothing but at the first call.
+  void start();
   // Returns when it has been done.
   CUresult ask(uint64_t address, bool is_write);
-  // Returns at once. What is still to be begun is not done twice.
+  // Returns at once. What is still to be begun is not done twice. What cannot be brought fails, and
+  // the log says why.
   void post(uint64_t address, bool is_write, uint64_t heard);
+  // What will be wanted, when nobody waits.
   void post_ahead(uint64_t address);
 
  private:
@@ -45,10 +42,9 @@ class FaultService {
   void run();
   void run_posted(std::unique_lock<std::mutex>& lock);
   void run_ahead(std::unique_lock<std::mutex>& lock);
+  void fail(uint64_t address, CUresult why);
 
-  Bring bring_;
-  Fail fail_;
-  Ahead ahead_;
+  ManagedMemory& memory_;
   std::mutex mutex_;
   std::condition_variable more_, done_;
   // Guarded by mutex_.

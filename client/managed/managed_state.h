@@ -14,7 +14,7 @@ namespace fargpu::client {
 struct ManagedState {
   ManagedMemory memory;
   Arenas arenas;
-  FaultService faults;
+  FaultService faults{memory};
   UserFaults user_faults{UserFaults::Kind::kWrites};
   std::once_flag served;  // their thread runs
   ManagedVariables variables{memory, faults};

@@ -1,11 +1,9 @@
 #include "client/transfer/managed.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
-#include <future>
 #include <memory>
-#include <thread>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -21,8 +19,6 @@
 
 namespace fargpu::client {
 namespace {
-
-constexpr auto kEndOfProcess = std::chrono::seconds(5);
 
 class ChannelWire final : public ManagedMemory::Wire {
  public:
@@ -217,26 +213,6 @@ void serve(Session& session, uint64_t address, bool is_write, uint64_t heard) {
   }
 }
 
-// Before the program may end by it. A thread of its own does: who waits may be writing to the file
-// of the log, and holds it.
-void say_why(uint64_t address, CUresult why) {
-  auto said = std::make_shared<std::promise<void>>();
-  auto done = said->get_future();
-  Thread([address, why, said] {
-    log::error("managed memory at 0x{:x} cannot be fetched: error {}", address,
-               static_cast<int>(why));
-    said->set_value();
-  }).detach();
-  (void)done.wait_for(std::chrono::seconds(1));
-}
-
-void fail(Session& session, uint64_t address, CUresult why) {
-  // Another thread ends the process, which must not end by this access instead.
-  if (why == CUDA_ERROR_DEINITIALIZED) std::this_thread::sleep_for(kEndOfProcess);
-  if (why != CUDA_ERROR_NOT_MAPPED) say_why(address, why);
-  session.managed.fail(address);
-}
-
 void serve_faults(Session& session) {
   UserFaults::Accesses found;
   for (;;) {
@@ -251,12 +227,7 @@ void serve_faults(Session& session) {
 
 void start(Session& session, Context& context) {
   ManagedState& state = *session.managed_state;
-  state.faults.start(
-      [&session](uint64_t address, bool is_write, ManagedMemory::Heard heard) {
-        return session.managed.bring(address, is_write, heard);
-      },
-      [&session](uint64_t address, CUresult why) { fail(session, address, why); },
-      [&session](uint64_t address) { session.managed.bring_ahead(address); });
+  state.faults.start();
   if (!session.managed.has_wire()) {
     // What is wrong was an error when the process connected.
     const auto chosen = choose_managed_way();

@@ -157,7 +157,7 @@ class ManagedVariablesTest : public ManagedMemoryTest {
   void end(uint64_t owner) { variables_.end_of(owner); }
 
   uint64_t pages_ = 0;
-  FaultService faults_;
+  FaultService faults_{memory_};
   ManagedVariables variables_{memory_, faults_};
 };
 
