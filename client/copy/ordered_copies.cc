@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
-#include "client/copy/pack.h"
 #include "common/base/foreign_memory.h"
+#include "common/base/log.h"
 #include "common/base/mapped_memory.h"
-#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -40,7 +38,7 @@ uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bo
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_++;
   if (lost_) {  // the call that follows fails
-    if (hold.held) wire_.release(hold.device);
+    if (hold.held) holds_.release(hold.device);
     return id;
   }
   Map::iterator added;
@@ -64,7 +62,6 @@ uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bo
   copy.written = written;
   if (!hold.held) unheld_bytes_.fetch_add(copy.bytes, std::memory_order_relaxed);
   outstanding_.fetch_add(1, std::memory_order_release);
-  if (copy.fetch || copy.hold.acknowledge) start_thread();
   return id;
 }
 
@@ -91,7 +88,6 @@ void OrderedCopies::show(uint64_t address, uint64_t bytes) {
       continue;
     copy.shown = true;
     shown_.fetch_add(1, std::memory_order_release);
-    start_thread();
   }
 }
 
@@ -102,7 +98,7 @@ void OrderedCopies::erase(Map::iterator copy) {
   Map::node_type node = copies_.extract(copy);
   if (unused_.size() < kUnusedNodes) unused_.push_back(std::move(node));
   outstanding_.fetch_sub(1, std::memory_order_release);
-  if (hold.held) wire_.release(hold.device);
+  if (hold.held) holds_.release(hold.device);
 }
 
 void OrderedCopies::cancel(uint64_t id) {
@@ -234,102 +230,72 @@ void OrderedCopies::queue(const Task& task) {
   ready_.notify_one();
 }
 
-void OrderedCopies::start_thread() {
-  if (started_) return;
-  // Detached: it lives as long as the process; the object is never destroyed while it waits
-  // (process.h).
-  Thread([this] { run(); }).detach();
-  started_ = true;
-}
-
-void OrderedCopies::run() {
+OrderedCopies::Task OrderedCopies::next() {
+  std::unique_lock lock(mutex_);
   for (;;) {
-    Task task;
-    {
-      std::unique_lock lock(mutex_);
-      ready_.wait(lock, [this] { return !tasks_.empty(); });
-      task = tasks_.front();
-      tasks_.pop_front();
+    ready_.wait(lock, [this] { return !tasks_.empty(); });
+    const Task task = tasks_.front();
+    tasks_.pop_front();
+    const auto found = copies_.find(task.id);
+    if (found == copies_.end()) continue;  // the session was lost meanwhile
+    if (task.kind == Task::Kind::kSend) {
+      found->second.sent = task.offset + task.bytes;
+      found->second.sending = true;
     }
-    run_task(task);
+    return task;
   }
 }
 
-// Bytes of a fetch that goes in packed pieces. What is not there is zero.
-void OrderedCopies::read(const Copy& copy, uint64_t offset, std::span<std::byte> packed) const {
-  if (copy.memory == Memory::kOurs) return pack(copy.shape, copy.host, offset, packed);
+// False: some of it is not there any more.
+bool OrderedCopies::read(const Copy& copy, uint64_t offset, std::span<std::byte> packed) {
+  if (copy.memory == Memory::kOurs) {
+    pack(copy.shape, copy.host, offset, packed);
+    return true;
+  }
+  bool is_all = true;
   std::byte* to = packed.data();
   for_each_row(copy.shape, copy.host, offset, packed.size(), [&](uint64_t address, uint64_t bytes) {
     const size_t done = read_foreign(address, {to, bytes}).bytes;
     if (done < bytes) {
       std::memset(to + done, 0, bytes - done);
-      wire_.missing(address + done, bytes - done);
+      is_all = false;
+      log::error(
+          "registered memory at 0x{:x}, {} bytes, was unmapped before an asynchronous copy from it "
+          "was over: zeros were copied",
+          address + done, bytes - done);
     }
     to += bytes;
   });
+  return is_all;
 }
 
-bool OrderedCopies::send_bytes(const Copy& copy, const Task& task) {
-  std::unique_ptr<std::byte[]> packed;
-  bool confirmed = false;
-  for (uint64_t at = 0; at < task.bytes;) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (lost_) return false;
-    }
-    const uint64_t offset = task.offset + at;
-    const uint64_t n = std::min(piece_bytes_, task.bytes - at);
-    const uint64_t address = copy.host.address + offset;
-    if (copy.packed &&
-        (copy.memory == Memory::kOurs || is_accessible(address, n, MemoryUse::kRead))) {
-      confirmed = wire_.send(task.id, offset, {pointer(address), n});
-    } else {
-      if (!packed) packed = std::make_unique<std::byte[]>(std::min(piece_bytes_, task.bytes));
-      read(copy, offset, {packed.get(), n});
-      confirmed = wire_.send(task.id, offset, {packed.get(), n});
-    }
-    at += n;
-  }
-  return confirmed;
-}
-
-void OrderedCopies::run_task(const Task& task) {
+std::span<const std::byte> OrderedCopies::part(const Task& task, uint64_t offset, uint64_t bytes,
+                                               PackBuffer& packed, bool* is_missing) const {
   Copy copy;
   {
     std::lock_guard lock(mutex_);
-    const auto found = copies_.find(task.id);
-    if (found == copies_.end()) return;  // the session was lost meanwhile
-    if (task.kind == Task::Kind::kSend) {
-      found->second.sent = task.offset + task.bytes;
-      found->second.sending = true;
-    }
-    copy = found->second;
+    if (lost_) return {};
+    copy = copies_.at(task.id);  // it is being sent
   }
-  switch (task.kind) {
-    case Task::Kind::kAcknowledge:
-      wire_.delivered(task.id);
-      break;
-    case Task::Kind::kPublish:
-      wire_.publish();
-      break;
-    case Task::Kind::kGiveUp:
-      (void)wire_.send(task.id, 0, {});
-      break;
-    case Task::Kind::kSend:
-      after_sending(task, send_bytes(copy, task));
-      return;
-  }
-  std::lock_guard lock(mutex_);
-  if (const auto found = copies_.find(task.id); found != copies_.end()) erase(found);
+  const uint64_t address = copy.host.address + offset;
+  if (copy.packed &&
+      (copy.memory == Memory::kOurs || is_accessible(address, bytes, MemoryUse::kRead)))
+    return {pointer(address), bytes};
+  const std::span<std::byte> to = packed.of(bytes);
+  if (!read(copy, offset, to)) *is_missing = true;
+  return to;
 }
 
 // With the last bytes the copy is over, unless on_landed() ends it; with the session in any case.
-void OrderedCopies::after_sending(const Task& task, bool is_told) {
+void OrderedCopies::done(const Task& task, bool awaits_landing) {
   std::lock_guard lock(mutex_);
   const auto found = copies_.find(task.id);
+  if (found == copies_.end()) return;
   Copy& copy = found->second;
   copy.sending = false;
-  if (lost_ || copy.landed || (!is_told && copy.sent == copy.bytes)) erase(found);
+  if (task.kind != Task::Kind::kSend || lost_ || copy.landed ||
+      (!awaits_landing && copy.sent == copy.bytes))
+    erase(found);
 }
 
 }  // namespace fargpu::client

@@ -3,10 +3,10 @@
 //
 // A delivery is a copy to the host. It ends when the worker's notices have brought all of its
 // bytes; the receiving thread writes them to their place. A fetch is a copy to the device. It ends
-// when the worker has asked for all of its bytes and a thread of this class has sent them. Over a
-// bulk connection later calls may overtake them; there it ends when the worker says that they have
-// landed. The first fetch starts the thread. The worker names a copy by its id; only the client
-// knows addresses. A notice that does not fit its copy gives a Status that ends the session.
+// when the worker has asked for all of its bytes and a thread has sent them
+// (client/transfer/ordered_copy.h). Over a bulk connection later calls may overtake them; there it
+// ends when the worker says that they have landed. The worker names a copy by its id; only the
+// client knows addresses. A notice that does not fit its copy gives a Status that ends the session.
 //
 // Call add_...() before the call that enqueues the copy. Any thread; notices come on the receiving
 // thread and do not block it.
@@ -19,12 +19,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
 #include <vector>
 
+#include "client/copy/pack.h"
+#include "client/stream/host_calls.h"
 #include "common/base/status.h"
 #include "common/copy/shape.h"
 
@@ -32,29 +33,14 @@ namespace fargpu::client {
 
 class OrderedCopies {
  public:
-  // How the sending thread reaches the worker; replaced in tests. None of these may wait for the
-  // application.
-  struct Wire {
-    // True: what is sent later may arrive earlier, and the worker says when all bytes have come.
-    std::function<bool(uint64_t id, uint64_t offset, std::span<const std::byte>)> send;
-    std::function<void(uint64_t id)> delivered;
-    // Bytes were delivered to memory that device code has been able to reach since then.
-    std::function<void()> publish;
-    // A copy no longer holds its stream of the device: it is over, or has all that it needs. Also
-    // called on the receiving thread; must not block.
-    std::function<void(uint16_t device)> release;
-    // Bytes of a fetch are not there any more: the application has unmapped its registered memory.
-    std::function<void(uint64_t address, uint64_t bytes)> missing;
-  };
-  // `piece_bytes`: the most that one send() takes.
-  OrderedCopies(Wire wire, uint64_t piece_bytes)
-      : wire_(std::move(wire)), piece_bytes_(piece_bytes) {}
+  // `holds`: where copies that hold their streams are counted.
+  explicit OrderedCopies(HostCalls& holds) : holds_(holds) {}
 
-  // How a copy holds its stream. `held`: release(device) is called at its end.
+  // How a copy holds its stream. `held`: it was counted, until it is over or has all that it needs.
   struct Hold {
     bool held = false;
     uint16_t device = 0;
-    bool acknowledge = false;  // delivered() is called when the bytes are there
+    bool acknowledge = false;  // the worker is told when the bytes are there
   };
   // Whose the host memory is. What the application has mapped itself, it may unmap before the copy
   // is over.
@@ -79,6 +65,25 @@ class OrderedCopies {
   Status on_landed(uint64_t id);
   // The session is lost, and with it every copy.
   void lost();
+
+  // What the thread that sends does next: it waits for that, does it, and says that it is done.
+  struct Task {
+    enum class Kind : uint8_t {
+      kSend,         // bytes [offset, offset + bytes) of a fetch
+      kGiveUp,       // the worker wants no more of a fetch
+      kAcknowledge,  // the bytes of a delivery are there
+      kPublish,      // they are in memory that device code has been able to reach since the call
+    } kind;
+    uint64_t id, offset, bytes;
+  };
+  Task next();
+  // `awaits_landing`: of a kSend, what is sent later may arrive earlier; on_landed() comes.
+  void done(const Task& task, bool awaits_landing = false);
+  // A part of what kSend sends: where it lies, or in `packed`. Empty: the session is lost.
+  // Registered memory that the application has unmapped meanwhile reads as zeros, which is logged
+  // and sets *is_missing.
+  std::span<const std::byte> part(const Task& task, uint64_t offset, uint64_t bytes,
+                                  PackBuffer& packed, bool* is_missing) const;
 
   // Device code can reach the range from now on. Streams do not wait for deliveries to it that are
   // under way. Their bytes are published when they arrive; until then, work must wait for them.
@@ -115,35 +120,23 @@ class OrderedCopies {
       return host.address < address + length && address < host.address + span;
     }
   };
-  struct Task {
-    enum class Kind { kSend, kGiveUp, kAcknowledge, kPublish } kind;
-    uint64_t id, offset, bytes;
-  };
   using Map = std::map<uint64_t, Copy>;
 
   uint64_t add(const copy::Shape& shape, const copy::Rows& host, bool fetch, Memory memory,
                const Hold& hold, bool written);
   void queue(const Task& task);    // with mutex_ held
   void erase(Map::iterator copy);  // with mutex_ held
-  void start_thread();             // with mutex_ held
   bool finds(uint64_t address, uint64_t bytes, bool deliveries_only) const;
-  void run();
-  void run_task(const Task& task);
-  // Sends the bytes of a fetch. True: as Wire::send says.
-  bool send_bytes(const Copy& copy, const Task& task);
-  void read(const Copy& copy, uint64_t offset, std::span<std::byte> packed) const;
+  static bool read(const Copy& copy, uint64_t offset, std::span<std::byte> packed);
   static void unpack_into(const Copy& copy, uint64_t offset, std::span<const std::byte> bytes);
-  void after_sending(const Task& task, bool is_told);
 
-  const Wire wire_;
-  const uint64_t piece_bytes_;
+  HostCalls& holds_;
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   Map copies_;                          // guarded by mutex_
   std::vector<Map::node_type> unused_;  // guarded by mutex_: no allocation for a copy
   std::deque<Task> tasks_;              // guarded by mutex_
   uint64_t next_id_ = 1;                // guarded by mutex_
-  bool started_ = false;                // guarded by mutex_
   bool lost_ = false;                   // guarded by mutex_
   std::atomic<size_t> outstanding_{0};
   std::atomic<uint64_t> unheld_bytes_{0};

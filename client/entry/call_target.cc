@@ -4,7 +4,6 @@
 
 #include "client/entry/streams.h"
 #include "client/process/process.h"
-#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 namespace {
@@ -125,28 +124,6 @@ CUresult flush(Session& session) {
   if (context == nullptr) return CUDA_SUCCESS;
   if (const int sticky = context->sticky.load()) return static_cast<CUresult>(sticky);
   return static_cast<CUresult>(context->kept.exchange(CUDA_SUCCESS));
-}
-
-CUresult put_into_stream(const CallTarget& target, HostFunction function) {
-  ResolvedStream resolved;
-  if (const CUresult result = resolve_stream(target.session, function.stream, &resolved);
-      result != CUDA_SUCCESS)
-    return result;
-  if (resolved.state != nullptr)
-    function.turns =
-        target.session.host_turns.add(StreamState::turns_of(*resolved.state), order_of(resolved), 1,
-                                      [&] { return target.session.lost.load(); });
-  function.device = device_key(context_of(function.stream));
-  const uint64_t id = target.session.host_calls.add(function);
-  target.session.channel().await_notices();
-  const int with_status = function.callback != nullptr ? 1 : 0;
-  const CUresult result =
-      call_fgHostCall(target.session, target.context, function.stream, id, with_status);
-  if (result != CUDA_SUCCESS)
-    target.session.host_calls.cancel(id);
-  else if (function.turns != nullptr)
-    target.session.host_turns.has_entered(function.turns);
-  return result;
 }
 
 }  // namespace fargpu::client

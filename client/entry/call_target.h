@@ -27,7 +27,4 @@ bool taken_by_other(Session& session, uint64_t address, uint64_t bytes);
 // brought to light.
 CUresult flush(Session& session);
 
-// Puts a function of the application, or of ours, into its stream.
-CUresult put_into_stream(const CallTarget& target, HostFunction function);
-
 }  // namespace fargpu::client

@@ -9,7 +9,6 @@
 #include "client/process/watchdog.h"
 #include "common/base/late_thread_local.h"
 #include "generated/client/calls.h"
-#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 namespace {
@@ -112,35 +111,15 @@ CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {
   return result;
 }
 
-namespace {
-
-class MarkingWorker final : public QueueMarks::Worker {
- public:
-  MarkingWorker(Session& session, CUstream stream) : session_(session), stream_(stream) {}
-  bool ask(uint64_t ticket) override {
-    return call_fgQueueMark(session_, stream_context_id(stream_), stream_, ticket) == CUDA_SUCCESS;
-  }
-  bool wait(const std::function<bool()>& seen) override {
-    rpc::Channel& channel = session_.channel();
-    (void)channel.flush();
-    return channel.read_until(seen, transport::kNoDeadline);
-  }
-
- private:
-  Session& session_;
-  const CUstream stream_;
-};
-
-}  // namespace
-
-StreamMark::StreamMark(Session& session, CUstream stream) : session_(session), stream_(stream) {
-  MarkingWorker worker(session_, stream_);
-  mark_ = session_.queue_marks.set(worker);
+StreamMark::StreamMark(Session& session, CUstream stream) : session_(session) {
+  ResolvedStream resolved;
+  const CUresult result = resolve_stream(session, stream, &resolved);
+  mark_ = result == CUDA_SUCCESS ? session.queue_marks.set({stream_context_id(stream), resolved.id})
+                                 : std::make_shared<StreamQueue>(1);  // reached
 }
 
 CUresult StreamMark::wait() {
-  MarkingWorker worker(session_, stream_);
-  if (!worker.wait([this] { return QueueMarks::is_reached(*mark_); }))
+  if (!session_.queue_marks.wait_until([this] { return mark_->is_reached(); }))
     return from_status(session_.channel().why_lost());
   session_.channel().see_sent();
   return CUDA_SUCCESS;
@@ -151,8 +130,8 @@ namespace {
 // Apart from take_place(), so that that needs no more than its registers.
 [[gnu::noinline]] void wait_for_room(Session& session, CUstream stream,
                                      const ResolvedStream& resolved) {
-  MarkingWorker worker(session, stream);
-  session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state), worker);
+  session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state),
+                                     {stream_context_id(stream), resolved.id});
 }
 
 [[gnu::noinline]] void wait_behind_host_functions(Session& session, uint16_t context,
@@ -180,10 +159,9 @@ void take_place(Session& session, uint16_t context, CUstream stream,
 void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
                        uint32_t places) {
   if (resolved.state == nullptr) return;
-  if (!(*resolved.state)->queue.take_ahead(places)) {
-    MarkingWorker worker(session, stream);
-    session.queue_marks.wait_for_places(StreamState::queue_of(*resolved.state), places, worker);
-  }
+  if (!(*resolved.state)->queue.take_ahead(places))
+    session.queue_marks.wait_for_places(StreamState::queue_of(*resolved.state), places,
+                                        {stream_context_id(stream), resolved.id});
   if (session.host_calls.outstanding())
     wait_behind_host_functions(session, stream_context_id(stream), stream, resolved, places - 1);
 }

@@ -82,7 +82,6 @@ class StreamMark {
 
  private:
   Session& session_;
-  const CUstream stream_;
   std::shared_ptr<StreamQueue> mark_;
 };
 

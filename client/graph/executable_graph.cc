@@ -13,6 +13,7 @@
 #include "client/object/launch_blocking.h"
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
+#include "client/transfer/host_functions.h"
 #include "client/transfer/ordered_copy.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -238,8 +239,11 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
                          .keeps = call.keeps,
                          .turns = turns});
   }
-  const auto ids = session.host_calls.add_all(std::move(functions));
-  if (!ids.empty()) session.channel().await_notices();
+  std::vector<unsigned long long> ids;
+  if (!functions.empty()) {
+    ids = functions_of(session).add_all(std::move(functions));
+    session.channel().await_notices();
+  }
   const CUresult result =
       call_fgGraphLaunch(session, target.context, exec.by_id(), stream,
                          static_cast<unsigned>(ids.size()), ids.empty() ? nullptr : ids.data());

@@ -22,7 +22,7 @@ void ValueWaits::await() {
   std::unique_lock lock(mutex_);
   for (;;) {
     more_.wait(lock, [this] { return !marks_.empty(); });
-    std::erase_if(marks_, [](const auto& mark) { return QueueMarks::is_reached(*mark); });
+    std::erase_if(marks_, [](const auto& mark) { return mark->is_reached(); });
     if (!marks_.empty()) return;
   }
 }

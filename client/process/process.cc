@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -20,6 +22,7 @@
 #include "client/timeline/session_timeline.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 
 namespace fargpu::client {
 namespace {
@@ -53,6 +56,20 @@ void start_timelines() {
     });
   };
   trace::after_wait.store(fetch, std::memory_order_release);
+}
+
+// Before a session is closed: the process may still read its memory.
+void bring_mapped_memory(Session& session) {
+  if (!session.pages.any_gated() || session.lost.load()) return;
+  // A worker that takes nothing any more must not keep the process from ending.
+  constexpr auto kPatience = std::chrono::seconds(5);
+  auto brought = std::make_shared<std::promise<void>>();
+  auto done = brought->get_future();
+  Thread([&session, brought] {
+    (void)session.pages.keep_all_open();
+    brought->set_value();
+  }).detach();
+  (void)done.wait_for(kPatience);
 }
 
 }  // namespace
@@ -226,9 +243,7 @@ void Process::session_lost(Session& session, const Status& why) {
 }
 
 void Process::on_exit() {
-  if (state() == ProcessState::kReady) {
-    for_each_session([](Session& each) { each.before_exit(each); });
-  }
+  if (state() == ProcessState::kReady) for_each_session(bring_mapped_memory);
   const ProcessState before = state_.exchange(ProcessState::kExiting, std::memory_order_acq_rel);
   if (before == ProcessState::kForked) {
     state_.store(ProcessState::kForked, std::memory_order_release);

@@ -48,11 +48,10 @@ int first_of(const Snapshot& snapshot, int otherwise) {
 }  // namespace
 
 Session::Session(const SessionIdentity& identity, Settings given_settings, Link::Server server,
-                 Snapshot given_snapshot, const SessionHooks& hooks)
+                 Snapshot given_snapshot)
     : Link(std::move(server), given_settings.zero_copy),
       number(identity.number),
       first_device(first_of(given_snapshot, identity.first_device)),
-      before_exit(hooks.before_exit),
       settings(std::move(given_settings)),
       snapshot(numbered(std::move(given_snapshot), first_device)),
       tables(identity.tables),
@@ -65,9 +64,6 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Link:
       pages(*this, bytes_of_piece(snapshot), touched_host.faults()),
       managed_state(std::make_unique<ManagedState>()),
       managed(managed_state->memory),
-      host_calls([this, hooks](uint64_t id) { hooks.host_function_returned(*this, id); },
-                 [this, hooks] { hooks.before_host_function(*this); }),
-      ordered_copies(hooks.wire_of_copies(*this), bytes_of_piece(snapshot)),
       piece_size_(bytes_of_piece(snapshot)),
       next_buffer_id_(identity.tables.next_buffer_id) {
   for (const Device& device : snapshot.devices)

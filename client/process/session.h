@@ -28,13 +28,13 @@
 #include "client/memory/touched_host.h"
 #include "client/memory/value_waits.h"
 #include "client/object/device.h"
+#include "client/process/queue_marks.h"
 #include "client/process/tables.h"
 #include "client/process/uploads.h"
 #include "client/settings/settings.h"
 #include "client/stream/host_calls.h"
 #include "client/stream/host_turns.h"
 #include "client/stream/queue_limit.h"
-#include "client/stream/stream_queue.h"
 #include "common/rpc/channel.h"
 #include "common/wire/opcode_set.h"
 
@@ -58,16 +58,6 @@ struct Snapshot {
   uint32_t max_body_bytes = 0;
 };
 
-// What a session asks of the rooms above it, which make calls. Given by connect().
-struct SessionHooks {
-  OrderedCopies::Wire (*wire_of_copies)(Session& session);
-  // Before a function of the application runs, and when it has returned: on their thread.
-  void (*before_host_function)(Session& session);
-  void (*host_function_returned)(Session& session, uint64_t id);
-  // When the process ends, before the connection does.
-  void (*before_exit)(Session& session);
-};
-
 // Which session of the process it is. Given by the process.
 struct SessionIdentity {
   Tables& tables;
@@ -78,7 +68,7 @@ struct SessionIdentity {
 class Session final : public Link, public rpc::NoticeSink {
  public:
   Session(const SessionIdentity& identity, Settings settings, Link::Server server,
-          Snapshot snapshot, const SessionHooks& hooks);
+          Snapshot snapshot);
   ~Session() override;
   // The connection, after the hello, and the bulk connection if there is one. Once, before anything
   // is called. A timeline begins to observe it if one is wanted.
@@ -87,7 +77,6 @@ class Session final : public Link, public rpc::NoticeSink {
 
   const unsigned number;
   const int first_device;
-  void (*const before_exit)(Session& session);
   const Settings settings;
   const Snapshot snapshot;
   // Of the process; the references name some of them. They also hold entries of other sessions.
@@ -99,7 +88,6 @@ class Session final : public Link, public rpc::NoticeSink {
   AddressMap& reservations;
   Output& output;
   TouchedHost touched_host;
-  std::once_flag touches_are_served;  // by threads
   Pages pages;
   HiddenMemory hidden_memory;
   Exposures exposures;
@@ -112,12 +100,14 @@ class Session final : public Link, public rpc::NoticeSink {
   ImageUploads image_uploads;
   HostTurns host_turns;  // outlives the functions of what follows
   HostCalls host_calls;
-  OrderedCopies ordered_copies;
+  OrderedCopies ordered_copies{host_calls};
   ValueWaits value_waits;
   QueueLimit queue_limit;
   // Waits for values in memory that were put into streams.
   std::atomic<uint64_t> memory_waits{0};
-  QueueMarks queue_marks;
+  QueueMarks queue_marks{*this};
+  // Threads of the rooms above, each made once.
+  std::once_flag touches_are_served, functions_are_run, copies_are_sent;
   // How often memory of this session was given to other processes, or theirs to it.
   std::atomic<unsigned> shares_memory{0};
 
@@ -202,9 +192,9 @@ class Session final : public Link, public rpc::NoticeSink {
   std::atomic<uint64_t>& next_buffer_id_;
 };
 
-// In client/connect.cc, which puts the library together. Connects to all servers that the settings
-// name, says hello, waits for the workers, and gives the sessions their hooks. All sessions or
-// none. The Status' code tells the kinds of failure apart (process.cc makes a CUresult of it).
+// Connects to all servers that the settings name, says hello and waits for the workers. All
+// sessions or none. The Status' code tells the kinds of failure apart (process.cc makes a CUresult
+// of it).
 Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Settings& settings);
 
 }  // namespace fargpu::client

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/thread.h"
-
 namespace fargpu::client {
 
 uint64_t HostCalls::add(const HostFunction& function) {
@@ -15,7 +13,6 @@ uint64_t HostCalls::add(const HostFunction& function) {
 
 std::vector<unsigned long long> HostCalls::add_all(std::vector<HostFunction> functions) {
   std::vector<unsigned long long> ids;
-  if (functions.empty()) return ids;
   std::unique_lock lock(mutex_);
   loaded_.wait_for(lock, kLongestGate, [&] { return !gated(functions[0].device); });
   ids.reserve(functions.size());
@@ -24,12 +21,6 @@ std::vector<unsigned long long> HostCalls::add_all(std::vector<HostFunction> fun
 }
 
 uint64_t HostCalls::enter(const HostFunction& function) {
-  if (!started_) {
-    // Detached: it lives as long as the process; the object is never destroyed while it waits
-    // (process.h).
-    Thread([this] { run(); }, StackFor::kTheProgram).detach();
-    started_ = true;
-  }
   const uint64_t id = next_id_++;
   waiting_.emplace(id, function);
   functions_.fetch_add(1, std::memory_order_release);
@@ -84,26 +75,27 @@ void HostCalls::lost(CUresult status) {
   loaded_.notify_all();
 }
 
-void HostCalls::run() {
+HostCalls::Due HostCalls::next() {
   runs_host_functions = true;
-  for (;;) {
-    Due next;
-    {
-      std::unique_lock lock(mutex_);
-      ready_.wait(lock, [this] { return !due_.empty(); });
-      next = due_.front();
-      due_.pop_front();
-    }
-    if (next.tell && before_) before_();
-    if (next.function.callback != nullptr) {
-      next.function.callback(next.function.stream, next.status, next.function.user_data);
-    } else if (next.status == CUDA_SUCCESS) {
-      next.function.function(next.function.user_data);
-    }
-    if (next.tell) done_(next.id);
-    std::lock_guard lock(mutex_);
-    one_function_less(next.function.device);
+  std::unique_lock lock(mutex_);
+  ready_.wait(lock, [this] { return !due_.empty(); });
+  Due next = std::move(due_.front());
+  due_.pop_front();
+  return next;
+}
+
+void HostCalls::run(const Due& due) {
+  const HostFunction& function = due.function;
+  if (function.callback != nullptr) {
+    function.callback(function.stream, due.status, function.user_data);
+  } else if (due.status == CUDA_SUCCESS) {
+    function.function(function.user_data);
   }
+}
+
+void HostCalls::ended(const Due& due) {
+  std::lock_guard lock(mutex_);
+  one_function_less(due.function.device);
 }
 
 void HostCalls::one_more(uint16_t device) {

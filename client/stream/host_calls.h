@@ -2,10 +2,10 @@
 // stream order, when the worker reports that their turn has come.
 //
 // add() must be called before the call that puts the function into a stream. The worker's notice
-// leads to due() on the receiving thread, which only queues the function. A thread of this class,
-// started by the first function, runs the functions one after the other and reports each to the
-// worker. A function that will never run, because its context failed or was destroyed, is cancelled
-// by the worker. Any thread.
+// leads to due() on the receiving thread, which only queues the function. One thread
+// (client/transfer/host_functions.h) gets the functions one after the other by next(), runs each
+// and reports it to the worker. A function that will never run, because its context failed or was
+// destroyed, is cancelled by the worker. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -37,19 +37,26 @@ struct HostFunction {
 
 class HostCalls {
  public:
-  // Both are called on the thread that runs the functions. `done(id)` tells the worker that the
-  // function has returned. `before()` is called before a function that the worker knows of runs.
-  explicit HostCalls(std::function<void(uint64_t)> done, std::function<void()> before = {})
-      : done_(std::move(done)), before_(std::move(before)) {}
-
   // The key of a device here; 0: unknown, or any device.
   static uint16_t device_key(int ordinal) { return static_cast<uint16_t>(ordinal + 1); }
   // May wait for a load that has begun on the same device, kLongestGate at most.
   uint64_t add(const HostFunction& function);
-  // Several of one device at once, with one such wait. Their ids in their order.
+  // Several of one device, one at least, with one such wait. Their ids in their order.
   std::vector<unsigned long long> add_all(std::vector<HostFunction> functions);
   void cancel(uint64_t id);                // it will not run
   void due(uint64_t id, CUresult status);  // does not block
+  // A function whose turn has come.
+  struct Due {
+    HostFunction function;
+    uint64_t id = 0;
+    CUresult status = CUDA_SUCCESS;
+    bool tell = true;  // the worker, when it has returned
+  };
+  // For the thread that runs the functions. next() waits for one; ended(): the worker knows that
+  // the function has returned.
+  Due next();
+  static void run(const Due& due);
+  void ended(const Due& due);
   // The session is lost. Stream callbacks still run, with `status`; host functions do not. All
   // waits end, also those for a function that runs.
   void lost(CUresult status);
@@ -104,13 +111,6 @@ class HostCalls {
  private:
   bool begin_briefly(uint16_t device, const std::function<bool()>& none_left);
   static inline constinit thread_local bool runs_host_functions = false;
-  struct Due {
-    HostFunction function;
-    uint64_t id = 0;
-    CUresult status = CUDA_SUCCESS;
-    bool tell = true;
-  };
-  void run();
   // The rest with mutex_ held.
   uint64_t enter(const HostFunction& function);
   void one_more(uint16_t device);
@@ -121,8 +121,6 @@ class HostCalls {
   bool held(uint16_t load) const;
   bool gated(uint16_t function) const;
 
-  const std::function<void(uint64_t)> done_;
-  const std::function<void()> before_;
   std::mutex mutex_;
   std::condition_variable ready_, fewer_, loaded_;
   std::map<uint16_t, size_t> loads_;  // under way, by device
@@ -131,7 +129,6 @@ class HostCalls {
   std::map<uint64_t, HostFunction> waiting_;
   std::deque<Due> due_;
   uint64_t next_id_ = 1;
-  bool started_ = false;
   bool lost_ = false;
   uint64_t waited_in_vain_ = 0;  // the period
   std::atomic<size_t> outstanding_{0}, functions_{0};

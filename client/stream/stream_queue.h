@@ -5,7 +5,7 @@
 // executor, and every thread of the client would wait with it. So the thread that would submit more
 // waits here, as it does natively, and stops no other thread. It also keeps one thread's backlog
 // from delaying the calls of others for long. Every kStep operations the worker is asked to report
-// when they are done (fgQueueMark).
+// when they are done (client/process/queue_marks.h).
 //
 // take() costs a comparison more than a count. Any thread; threads that use one stream at the same
 // time may lose a few counts.
@@ -13,9 +13,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
 
 namespace fargpu::client {
@@ -34,7 +31,7 @@ class StreamQueue {
   }
 
   StreamQueue() = default;
-  // For tests of the wrap.
+  // As many operations are done.
   explicit StreamQueue(uint32_t first)
       : sent_(first), limit_(first + kStep), reached_(first), marked_(first) {}
 
@@ -55,6 +52,8 @@ class StreamQueue {
   // that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_relaxed); }
   void done(uint32_t position);
+  // Of a mark (QueueMarks::set).
+  bool is_reached() const { return reached_.load(std::memory_order_acquire) != 0; }
 
  private:
   friend class QueueMarks;
@@ -73,45 +72,6 @@ class StreamQueue {
   std::mutex reach_mutex_;              // orders the writers of reached_; taken last
   std::mutex mutex_;
   uint32_t marked_ = 0;  // the last position that the worker was asked for; guarded by mutex_
-};
-
-// The marks under way of all streams of a session. Any thread.
-class QueueMarks {
- public:
-  // How the worker is reached. `ask(ticket)`: false when the worker cannot be asked; the mark then
-  // counts as reached. `wait(seen)` waits until seen(); false when the session is lost.
-  class Worker {
-   public:
-    virtual ~Worker() = default;
-    virtual bool ask(uint64_t ticket) = 0;
-    virtual bool wait(const std::function<bool()>& seen) = 0;
-  };
-  void wait_for_place(const std::shared_ptr<StreamQueue>& queue, Worker& worker) {
-    wait(queue, queue->position(), 1, worker);
-  }
-  void wait_for_places(const std::shared_ptr<StreamQueue>& queue, uint32_t places, Worker& worker) {
-    wait(queue, queue->position() + 1, places, worker);
-  }
-  // A mark behind everything submitted so far to the stream that `worker` asks about.
-  std::shared_ptr<StreamQueue> set(Worker& worker);
-  static bool is_reached(const StreamQueue& mark) {
-    return mark.reached_.load(std::memory_order_acquire) != 0;
-  }
-  // Called on the receiving thread; does not block.
-  void reached(uint64_t ticket);
-
- private:
-  struct Mark {
-    std::shared_ptr<StreamQueue> queue;
-    uint32_t position;
-  };
-  // For an operation that has the last `places` up to `position`, and is not sent yet.
-  void wait(const std::shared_ptr<StreamQueue>& queue, uint32_t position, uint32_t places,
-            Worker& worker);
-
-  std::mutex mutex_;
-  std::map<uint64_t, Mark> marks_;  // by ticket
-  uint64_t next_ticket_ = 1;
 };
 
 }  // namespace fargpu::client

@@ -16,12 +16,12 @@ namespace {
 
 // The first that fits carries the copy. The first ones are asked for pinned host memory only.
 constexpr size_t kOfPinned = 4;
-constexpr const Route* kToDevice[] = {&kMirrorRoute, &kSharedRoute, &kFetchRoute,
-                                      &kRemoteRoute, &kStagedRoute, &kFrameRoute};
-constexpr const Route* kToHost[] = {&kMirrorRoute, &kSharedRoute, &kDeliverRoute,
-                                    &kRemoteRoute, &kStagedRoute, &kFrameRoute};
+constexpr const CopyRoute* kToDevice[] = {&kMirrorRoute, &kSharedRoute, &kFetchRoute,
+                                          &kRemoteRoute, &kStagedRoute, &kFrameRoute};
+constexpr const CopyRoute* kToHost[] = {&kMirrorRoute, &kSharedRoute, &kDeliverRoute,
+                                        &kRemoteRoute, &kStagedRoute, &kFrameRoute};
 
-CUresult carry(Transfer& transfer, const Route& route) {
+CUresult carry(Transfer& transfer, const CopyRoute& route) {
   const CUresult result = route.carry(transfer);
   if (report::enabled() && result == CUDA_SUCCESS) [[unlikely]]
     report::count_copy(transfer.to_device, route.name, transfer.bytes);
@@ -41,7 +41,7 @@ CUresult carry(Transfer& transfer) {
   if (const CUresult result = make_accessible(transfer); result != CUDA_SUCCESS) return result;
   const AskDriver asked(transfer.is_unknown);
   const std::span routes(transfer.to_device ? kToDevice : kToHost);
-  for (const Route* const route : routes.subspan(transfer.pinned ? 0 : kOfPinned))
+  for (const CopyRoute* const route : routes.subspan(transfer.pinned ? 0 : kOfPinned))
     if (route->fits(transfer)) return carry(transfer, *route);
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "client/entry/call_target.h"
@@ -10,7 +11,7 @@
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
-#include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/wire/fixed_message.h"
 #include "generated/client/wire/internal.h"
 #include "generated/schema/internal.capnp.h"
@@ -74,43 +75,58 @@ void send_beside(Session& session, uint64_t id, uint64_t offset, std::span<const
   (void)session.channel().send_beside(schema::op_fgFetched, message.bytes(), bytes);
 }
 
-}  // namespace
-
-OrderedCopies::Wire wire_of_ordered_copies(Session& session) {
-  return {[&session](uint64_t id, uint64_t offset, std::span<const std::byte> bytes) {
-            // What host functions and device code wrote before the worker asked is seen.
-            session.channel().see_sent();
-            (void)after_synchronisation(session);
-            if (session.channel().has_bulk_connection()) {
-              send_beside(session, id, offset, bytes);
-              return true;
-            }
-            const std::byte none{};
-            wire::fgFetched(session, 0, id, offset, bytes.empty() ? &none : bytes.data(),
-                            bytes.size());
-            (void)session.channel().flush();
-            return false;
-          },
-          [&session](uint64_t id) {
-            // What comes behind the copy in its stream sees the bytes.
-            const Submission submission(session);
-            wire::fgDelivered(session, 0, id);
-            (void)session.channel().flush();
-          },
-          [&session] {
-            const Submission submission(session);
-            (void)session.channel().flush();
-          },
-          [&session](uint16_t device) { session.host_calls.release(device); },
-          [&session](uint64_t address, uint64_t bytes) {
-            log::error(
-                "registered memory at 0x{:x}, {} bytes, was unmapped before an asynchronous "
-                "copy from it was over: zeros were copied",
-                address, bytes);
-            int none = CUDA_SUCCESS;
-            session.kept.compare_exchange_strong(none, CUDA_ERROR_INVALID_VALUE);
-          }};
+void send_fetched(Session& session, uint64_t id, uint64_t offset,
+                  std::span<const std::byte> bytes) {
+  // What host functions and device code wrote before the worker asked is seen.
+  session.channel().see_sent();
+  (void)after_synchronisation(session);
+  if (session.channel().has_bulk_connection()) return send_beside(session, id, offset, bytes);
+  const std::byte none{};
+  wire::fgFetched(session, 0, id, offset, bytes.empty() ? &none : bytes.data(), bytes.size());
+  (void)session.channel().flush();
 }
+
+void send_parts(Session& session, const OrderedCopies::Task& task) {
+  PackBuffer packed;
+  uint64_t bytes = 0;
+  for (uint64_t at = 0; at < task.bytes; at += bytes) {
+    bytes = std::min(session.piece_bytes(), task.bytes - at);
+    const uint64_t offset = task.offset + at;
+    bool is_missing = false;
+    const auto part = session.ordered_copies.part(task, offset, bytes, packed, &is_missing);
+    int none = CUDA_SUCCESS;
+    if (is_missing) session.kept.compare_exchange_strong(none, CUDA_ERROR_INVALID_VALUE);
+    if (part.empty()) return;
+    send_fetched(session, task.id, offset, part);
+  }
+}
+
+[[noreturn]] void send_copies(Session& session) {
+  using Kind = OrderedCopies::Task::Kind;
+  for (;;) {
+    const OrderedCopies::Task task = session.ordered_copies.next();
+    if (task.kind == Kind::kSend) {
+      send_parts(session, task);
+    } else if (task.kind == Kind::kGiveUp) {
+      send_fetched(session, task.id, 0, {});
+    } else {
+      // What comes behind the copy in its stream sees the bytes.
+      const Submission submission(session);
+      if (task.kind == Kind::kAcknowledge) wire::fgDelivered(session, 0, task.id);
+      (void)session.channel().flush();
+    }
+    session.ordered_copies.done(task, session.channel().has_bulk_connection());
+  }
+}
+
+// The thread, which lives as long as the process, runs.
+OrderedCopies& copies_of(Session& session) {
+  std::call_once(session.copies_are_sent,
+                 [&session] { Thread([&session] { send_copies(session); }).detach(); });
+  return session.ordered_copies;
+}
+
+}  // namespace
 
 bool may_be_written_later(const Transfer& transfer) {
   Session& session = transfer.session;
@@ -131,8 +147,8 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::H
       taken != CUDA_SUCCESS) {
     return taken;
   }
-  const uint64_t id = session.ordered_copies.add_fetch(piece.shape, piece.of(transfer.host.rows),
-                                                       held_device, memory_of(transfer));
+  const uint64_t id = copies_of(session).add_fetch(piece.shape, piece.of(transfer.host.rows),
+                                                   held_device, memory_of(transfer));
   return send_following(transfer, piece, copy::Location::frame(), hold, id);
 }
 
@@ -172,7 +188,7 @@ CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint1
     return taken;
   }
   const copy::Rows to = piece.of(transfer.host.rows);
-  const uint64_t id = session.ordered_copies.add_delivery(
+  const uint64_t id = copies_of(session).add_delivery(
       piece.shape, to, {holds, held_device, acknowledge}, written, memory_of(transfer));
   // Device code may have got the memory since that was asked.
   const uint64_t span = span_of(piece.shape, to);
@@ -204,8 +220,8 @@ CUresult carry_delivery(Transfer& transfer) {
 
 }  // namespace
 
-const Route kFetchRoute{report::Route::kFetch, fits_fetch, carry_fetch};
-const Route kDeliverRoute{report::Route::kDeliver, fits_delivery, carry_delivery};
+const CopyRoute kFetchRoute{report::Route::kFetch, fits_fetch, carry_fetch};
+const CopyRoute kDeliverRoute{report::Route::kDeliver, fits_delivery, carry_delivery};
 
 namespace {
 
@@ -239,7 +255,7 @@ CUresult wait_for_deliveries(Session& session, CUstream stream) {
       taken != CUDA_SUCCESS) {
     return taken;
   }
-  const uint64_t id = session.ordered_copies.add_barrier(held_device);
+  const uint64_t id = copies_of(session).add_barrier(held_device);
   session.channel().await_notices();
   const CUresult result = call_fgMeetDeliveries(session, stream_context_id(stream), id, stream);
   if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);

@@ -1,12 +1,11 @@
 // Asynchronous copies of pinned and registered memory that follow their stream (OrderedCopies):
-// which copies go this way, and how they are ordered.
+// which copies go this way, how they are ordered, and the thread that sends their bytes.
 //
 // Any thread; needs a current context.
 #pragma once
 
 #include <cuda.h>
 
-#include "client/copy/ordered_copies.h"
 #include "common/copy/copy.h"
 #include "common/copy/shape.h"
 
@@ -15,9 +14,6 @@ namespace fargpu::client {
 class Session;
 struct Region;
 struct Transfer;
-
-// The wire of the session's OrderedCopies.
-OrderedCopies::Wire wire_of_ordered_copies(Session& session);
 
 // Whether pinned or registered memory may still be written between the call of a copy that reads it
 // and the moment when the stream reaches the copy. It may be written by host functions and copies

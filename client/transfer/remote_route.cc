@@ -47,6 +47,6 @@ CUresult carry(Transfer& transfer) {
 
 }  // namespace
 
-const Route kRemoteRoute{report::Route::kRemote, find_registered, carry};
+const CopyRoute kRemoteRoute{report::Route::kRemote, find_registered, carry};
 
 }  // namespace fargpu::client

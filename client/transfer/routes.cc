@@ -158,8 +158,9 @@ CUresult carry_in_frames(Transfer& transfer) {
 
 }  // namespace
 
-const Route kMirrorRoute{report::Route::kMirror, fits_mirror, carry_mirror};
-const Route kSharedRoute{report::Route::kShared, fits_shared, carry_shared};
-const Route kFrameRoute{report::Route::kFrames, [](Transfer&) { return true; }, carry_in_frames};
+const CopyRoute kMirrorRoute{report::Route::kMirror, fits_mirror, carry_mirror};
+const CopyRoute kSharedRoute{report::Route::kShared, fits_shared, carry_shared};
+const CopyRoute kFrameRoute{report::Route::kFrames, [](Transfer&) { return true; },
+                            carry_in_frames};
 
 }  // namespace fargpu::client

@@ -55,7 +55,7 @@ struct Transfer {
   }
 };
 
-struct Route {
+struct CopyRoute {
   report::Route name;
   bool (*fits)(Transfer& transfer);
   CUresult (*carry)(Transfer& transfer);
@@ -84,19 +84,19 @@ CUresult await_source(const Transfer& transfer);
 
 // The host end has a mirror in the worker: a copy there, in the order of the stream, which kernels
 // that use the memory are in as well.
-extern const Route kMirrorRoute;
+extern const CopyRoute kMirrorRoute;
 // The host end is memory that the worker shares (shm): one copy of the driver, straight from or to
 // the application's memory. Its order is the stream's own, whatever else may write the memory.
-extern const Route kSharedRoute;
+extern const CopyRoute kSharedRoute;
 // Asynchronous, and the bytes cross the network when the stream has come to the copy
 // (ordered_copy.h).
-extern const Route kFetchRoute;    // to the device: something may still write the source
-extern const Route kDeliverRoute;  // to the host
+extern const CopyRoute kFetchRoute;    // to the device: something may still write the source
+extern const CopyRoute kDeliverRoute;  // to the host
 // The adapter moves the bytes from or to pinned memory by itself (rdma).
-extern const Route kRemoteRoute;
+extern const CopyRoute kRemoteRoute;
 // Through slots of a staging ring (shm, rdma): the CPU's copy and the GPU's overlap.
-extern const Route kStagedRoute;
+extern const CopyRoute kStagedRoute;
 // In frames. Fits always.
-extern const Route kFrameRoute;
+extern const CopyRoute kFrameRoute;
 
 }  // namespace fargpu::client

@@ -214,6 +214,6 @@ CUresult carry(Transfer& transfer) {
 
 }  // namespace
 
-const Route kStagedRoute{report::Route::kStaged, fits, carry};
+const CopyRoute kStagedRoute{report::Route::kStaged, fits, carry};
 
 }  // namespace fargpu::client

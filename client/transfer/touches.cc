@@ -1,8 +1,6 @@
 #include "client/transfer/touches.h"
 
 #include <chrono>
-#include <future>
-#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -64,19 +62,6 @@ CUresult keep_open(Session& session, const Region& region) {
   const CUresult result = session.pages.keep_open(region.base);
   if (result == CUDA_SUCCESS) session.touched_host.kept(region.base);
   return result;
-}
-
-void before_exit(Session& session) {
-  if (!session.pages.any_gated() || session.lost.load()) return;
-  // A worker that takes nothing any more must not keep the process from ending.
-  constexpr auto kPatience = std::chrono::seconds(5);
-  auto brought = std::make_shared<std::promise<void>>();
-  auto done = brought->get_future();
-  Thread([&session, brought] {
-    (void)session.pages.keep_all_open();
-    brought->set_value();
-  }).detach();
-  (void)done.wait_for(kPatience);
 }
 
 }  // namespace fargpu::client

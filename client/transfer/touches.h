@@ -15,7 +15,5 @@ void* allocate_touched(Session& session, size_t bytes);
 // Before bytes of pinned memory are read or written here by its own address, or by an adapter: it
 // comes with every synchronisation from now on.
 CUresult keep_open(Session& session, const Region& region);
-// Before the session is closed at the end of the process, which may still read its memory.
-void before_exit(Session& session);
 
 }  // namespace fargpu::client

@@ -32,10 +32,23 @@ class Journal {
   std::vector<int> entries_;
 };
 
-// The thread of the functions never ends, so what it uses is never destroyed.
+// Functions with a thread that runs them. `told`: the ids that the worker hears of, negative. The
+// thread never ends, so what it uses is never destroyed.
 Journal& journal() {
   static auto* made = new Journal;
   return *made;
+}
+HostCalls& new_calls(Journal* told = nullptr) {
+  auto& calls = *new HostCalls;
+  std::thread([&calls, told] {
+    for (;;) {
+      const HostCalls::Due due = calls.next();
+      HostCalls::run(due);
+      if (due.tell && told != nullptr) told->add(-static_cast<int>(due.id));
+      calls.ended(due);
+    }
+  }).detach();
+  return calls;
 }
 
 struct Note {
@@ -62,7 +75,7 @@ void note_status(CUstream, CUresult status, void* data) {
 }
 
 TEST(HostCalls, RunsInTheOrderOfTheNoticesThenTells) {
-  auto& calls = *new HostCalls([](uint64_t id) { journal().add(-static_cast<int>(id)); });
+  HostCalls& calls = new_calls(&journal());
   static Note one{10}, two{20}, never{30}, callback{1000}, lost_callback{2000};
   const uint64_t a = calls.add({.function = &note, .user_data = &one});
   const uint64_t b = calls.add({.function = &note, .user_data = &two});
@@ -92,7 +105,7 @@ TEST(HostCalls, RunsInTheOrderOfTheNoticesThenTells) {
 }
 
 TEST(HostCalls, Cancel) {
-  auto& calls = *new HostCalls([](uint64_t) {});
+  HostCalls calls;
   static Note unused{1};
   const uint64_t id = calls.add({.function = &note, .user_data = &unused});
   calls.cancel(id);
@@ -124,10 +137,6 @@ class Load {
   std::atomic<bool> began_{false};
   std::thread thread_;
 };
-
-HostCalls& new_calls() {
-  return *new HostCalls([](uint64_t) {});
-}
 
 TEST(HostCalls, ALoadWaitsForEarlierFunctionsAndLaterOnesForTheLoad) {
   HostCalls& calls = new_calls();
@@ -200,8 +209,7 @@ TEST(HostCalls, ALoadConcernsAllFunctionsWhenContextsWaitForEachOther) {
 
 // The earlier function may wait for the later one, which therefore must not wait for ever.
 TEST(HostCalls, AShortLoadWaitsForShortFunctionsAndNotForLongOnes) {
-  static auto* told = new Journal;
-  static auto* calls = new HostCalls([](uint64_t id) { told->add(static_cast<int>(id)); });
+  static auto* calls = &new_calls();
   static std::atomic<bool> end{false};
   const uint16_t device = HostCalls::device_key(0);
   EXPECT_TRUE(calls->begin_short_load(device));  // nothing runs

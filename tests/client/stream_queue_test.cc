@@ -8,36 +8,55 @@
 #include <thread>
 #include <vector>
 
+#include "client/process/queue_marks.h"
+#include "common/wire/slot_message.h"
+#include "generated/schema/internal.capnp.h"
+#include "generated/schema/opcodes.h"
+#include "tests/client/loopback_link.h"
+
 namespace fargpu::client {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Marks are reached when the test says so.
-class FakeWorker final : public QueueMarks::Worker {
+// Takes marks, which are reached when the test says so.
+class MarkedWorker {
  public:
-  bool ask(uint64_t ticket) override {
-    if (refuses) return false;
-    std::lock_guard lock(mutex_);
-    asked_.push_back(ticket);
-    return true;
-  }
+  explicit MarkedWorker(const wire::OpcodeSet& known = bootstrap::known_opcodes())
+      : link([this](rpc::Responder&, const test::ReceivedFrame& request) { return serve(request); },
+             known) {}
+  // What came by now.
   std::vector<uint64_t> asked() {
+    link.settle();
+    return now();
+  }
+  size_t count_soon(size_t count) {
+    for (int i = 0; i < 20000 && now().size() < count; ++i) std::this_thread::sleep_for(1ms);
+    return now().size();
+  }
+
+ private:
+  std::vector<uint64_t> now() {
     std::lock_guard lock(mutex_);
     return asked_;
   }
-  bool wait(const std::function<bool()>& seen) override {
-    ++waits;
-    while (!seen() && !lost) std::this_thread::sleep_for(1ms);
-    return !lost;
+  Status serve(const test::ReceivedFrame& request) {
+    EXPECT_EQ(request.header.opcode, schema::op_fgQueueMark);
+    EXPECT_EQ(request.header.context, kStream.context);
+    wire::SegmentReader body(request.body);
+    const auto mark = body.getRoot<schema::FgQueueMarkParams>();
+    EXPECT_EQ(mark.getStream(), kStream.id);
+    std::lock_guard lock(mutex_);
+    asked_.push_back(mark.getTicket());
+    return Status();
   }
-  bool refuses = false;
-  std::atomic<int> waits{0};
-  std::atomic<bool> lost{false};
 
- private:
   std::mutex mutex_;
   std::vector<uint64_t> asked_;
+
+ public:
+  static constexpr QueueMarks::Stream kStream{3, 77};
+  LoopbackLink link;
 };
 
 class StreamQueueTest : public testing::Test {
@@ -46,17 +65,35 @@ class StreamQueueTest : public testing::Test {
     for (uint32_t i = 0; i < count; ++i) {
       if (queue_->take()) continue;
       ++looks_;
-      marks_.wait_for_place(queue_, worker_);
+      marks_.wait_for_place(queue_, MarkedWorker::kStream);
     }
   }
   // One operation that takes several places.
   void submit_large(uint32_t places) {
-    if (!queue_->take_ahead(places)) marks_.wait_for_places(queue_, places, worker_);
+    if (!queue_->take_ahead(places)) marks_.wait_for_places(queue_, places, MarkedWorker::kStream);
     submit(1);
   }
+  void reach(uint64_t ticket) {
+    marks_.reached(ticket);
+    worker_.link.settle();  // who waits gets a frame, as by the notice
+  }
+  // Whether one more operation waits. The session is lost then, which ends the wait.
+  bool waits_at_last() {
+    std::atomic<bool> done{false};
+    std::thread submitter([&] {
+      submit(1);
+      done = true;
+    });
+    std::this_thread::sleep_for(50ms);
+    const bool waits = !done;
+    worker_.link.stop();
+    submitter.join();
+    return waits;
+  }
+
   std::shared_ptr<StreamQueue> queue_ = std::make_shared<StreamQueue>();
-  QueueMarks marks_;
-  FakeWorker worker_;
+  MarkedWorker worker_;
+  QueueMarks marks_{worker_.link};
   int looks_ = 0;
 };
 
@@ -66,15 +103,13 @@ TEST_F(StreamQueueTest, AsksOnceForAStep) {
   submit(StreamQueue::kMost - StreamQueue::kStep);
   EXPECT_EQ(worker_.asked().size(), StreamQueue::kMost / StreamQueue::kStep - 1);
   EXPECT_EQ(looks_, 3);
-  EXPECT_EQ(worker_.waits, 0) << "there is room";
 }
 
 TEST_F(StreamQueueTest, NeverWaitsForAGpuThatKeepsUp) {
   for (int i = 0; i < 100; ++i) {
     submit(StreamQueue::kStep);
-    if (!worker_.asked().empty()) marks_.reached(worker_.asked().back());
+    if (const auto asked = worker_.asked(); !asked.empty()) reach(asked.back());
   }
-  EXPECT_EQ(worker_.waits, 0);
   EXPECT_LE(looks_, 101);
 }
 
@@ -87,14 +122,14 @@ TEST_F(StreamQueueTest, WaitsWhenTheStreamIsFullUntilTheGpuHasGotOn) {
     submit(1);
     done = 2;
   });
-  while (worker_.waits < 1) std::this_thread::sleep_for(1ms);
+  ASSERT_EQ(worker_.count_soon(4), 4u);
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(done, 0);
-  marks_.reached(worker_.asked()[0]);
-  while (done == 0 || worker_.waits < 2) std::this_thread::sleep_for(1ms);
+  reach(worker_.asked()[0]);
+  ASSERT_EQ(worker_.count_soon(5), 5u);
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(done, 1);
-  marks_.reached(worker_.asked()[1]);
+  reach(worker_.asked()[1]);
   submitter.join();
   EXPECT_EQ(done, 2);
 }
@@ -108,34 +143,34 @@ TEST_F(StreamQueueTest, AMarkCoversOnlyWhatWasSent) {
     submit_large(600);
     done = true;
   });
-  while (worker_.waits < 1) std::this_thread::sleep_for(1ms);
+  ASSERT_EQ(worker_.count_soon(1), 1u);
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(done) << "1200 places";
   EXPECT_EQ(worker_.asked().size(), 1u);
-  marks_.reached(worker_.asked()[0]);
+  reach(worker_.asked()[0]);
   submitter.join();
   // Of the second one nothing is known.
   submit(StreamQueue::kMost - 600);
-  EXPECT_EQ(worker_.waits, 1);
-  worker_.lost = true;
-  submit(1);
-  EXPECT_EQ(worker_.waits, 2);
+  EXPECT_TRUE(waits_at_last());
 }
 
 TEST_F(StreamQueueTest, AnOperationOfAllPlacesWaitsForAnEmptyQueue) {
   submit(1);
   std::thread submitter([&] { submit_large(StreamQueue::kMost); });
-  while (worker_.waits < 1) std::this_thread::sleep_for(1ms);
-  EXPECT_EQ(worker_.asked().size(), 1u);
-  marks_.reached(worker_.asked()[0]);
+  ASSERT_EQ(worker_.count_soon(1), 1u);
+  reach(worker_.asked()[0]);
   submitter.join();
   EXPECT_EQ(queue_->position(), 1 + StreamQueue::kMost);
 }
 
 TEST_F(StreamQueueTest, AMarkThatCannotBeAskedForCountsAsReached) {
-  worker_.refuses = true;
-  submit(10 * StreamQueue::kMost);
-  EXPECT_EQ(worker_.waits, 0);
+  MarkedWorker old(wire::OpcodeSet{});
+  QueueMarks marks(old.link);
+  for (uint32_t i = 0; i < 10 * StreamQueue::kMost; ++i) {
+    if (!queue_->take()) marks.wait_for_place(queue_, MarkedWorker::kStream);
+  }
+  EXPECT_TRUE(marks.set(MarkedWorker::kStream)->is_reached());
+  EXPECT_TRUE(old.asked().empty());
 }
 
 TEST_F(StreamQueueTest, OldAndUnknownMarksChangeNothing) {
@@ -145,12 +180,11 @@ TEST_F(StreamQueueTest, OldAndUnknownMarksChangeNothing) {
   marks_.reached(worker_.asked()[0]);
   marks_.reached(12345);
   submit(2 * StreamQueue::kStep);
-  EXPECT_EQ(worker_.waits, 0);
 }
 
 TEST_F(StreamQueueTest, ALostSessionEndsTheWait) {
   submit(StreamQueue::kMost);
-  worker_.lost = true;
+  EXPECT_TRUE(waits_at_last());
   submit(3);
 }
 
@@ -158,14 +192,10 @@ TEST_F(StreamQueueTest, ASynchronisationShowsThatThereIsRoom) {
   submit(StreamQueue::kStep / 2);
   queue_->done(queue_->position());
   submit(StreamQueue::kMost);
-  EXPECT_EQ(worker_.waits, 0);
   queue_->done(queue_->position());
   submit(StreamQueue::kMost);
-  EXPECT_EQ(worker_.waits, 0);
   queue_->done(1);  // an old one
-  worker_.lost = true;
-  submit(1);
-  EXPECT_EQ(worker_.waits, 1);
+  EXPECT_TRUE(waits_at_last());
 }
 
 TEST_F(StreamQueueTest, AMarkMayComeAfterItsStream) {
@@ -177,14 +207,10 @@ TEST_F(StreamQueueTest, AMarkMayComeAfterItsStream) {
 TEST_F(StreamQueueTest, CountsWrap) {
   queue_ = std::make_shared<StreamQueue>(0u - StreamQueue::kMost / 2);
   submit(StreamQueue::kMost);
-  EXPECT_EQ(worker_.waits, 0);
   EXPECT_EQ(worker_.asked().size(), 3u);
   marks_.reached(worker_.asked()[1]);
   submit(2 * StreamQueue::kStep);
-  EXPECT_EQ(worker_.waits, 0);
-  worker_.lost = true;  // nothing would be reached any more
-  submit(1);
-  EXPECT_EQ(worker_.waits, 1);
+  EXPECT_TRUE(waits_at_last());
 }
 
 // By what was counted on a driver: it takes that many operations of these sizes.

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "client/call/call.h"
-#include "client/transfer/ordered_copy.h"
 #include "common/bootstrap/agreement.h"
 #include "common/transport/loopback/loopback.h"
 #include "generated/schema/internal.capnp.h"
@@ -19,32 +18,19 @@
 
 namespace fargpu::client {
 
-// Stands in for the client's own.
-Result<std::vector<std::unique_ptr<Session>>> connect(Tables&, const Settings&) {
-  return Status(StatusCode::kNotFound, "the test makes its sessions itself");
-}
-
-namespace {
-
-constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
-                              .before_host_function = [](Session&) {},
-                              .host_function_returned = [](Session&, uint64_t) {},
-                              .before_exit = [](Session&) {}};
-
-}  // namespace
-
 FakeWorker::FakeWorker(std::unique_ptr<transport::Transport> transport, CUdeviceptr first)
     : memory(first),
-      server_(std::move(transport),
-              [this](rpc::Responder& responder, const test::ReceivedFrame& request) {
-                const std::lock_guard lock(mutex_);
-                calls_.emplace_back(request.header.opcode, request.header.context);
-                if (request.header.opcode != silent_opcode.load())
-                  return answer(responder, request.header);
-                responder_ = &responder;
-                silent_.push_back(request.header);
-                return Status();
-              }) {}
+      server_(std::move(transport), [this](rpc::Responder& responder,
+                                           const test::ReceivedFrame& request) {
+        const std::lock_guard lock(mutex_);
+        calls_.emplace_back(request.header.opcode, request.header.context);
+        if (const auto found = handlers_.find(request.header.opcode); found != handlers_.end())
+          found->second(responder, request);
+        if (request.header.opcode != silent_opcode.load()) return answer(responder, request.header);
+        responder_ = &responder;
+        silent_.push_back(request.header);
+        return Status();
+      }) {}
 
 Status FakeWorker::answer(rpc::Responder& responder, const wire::FrameHeader& header) {
   constexpr size_t kBytes = 256;
@@ -137,7 +123,7 @@ FakeWorker* Program::add(Tables& tables, unsigned number) {
   snapshot.devices.resize(1);
   auto session = std::make_unique<Session>(
       SessionIdentity{tables, number, Process::get().device_count()}, std::move(settings),
-      Link::Server{"of a test", known}, std::move(snapshot), kHooks);
+      Link::Server{"of a test", known}, std::move(snapshot));
   session->attach(std::move(client), nullptr, {});
   Process::get().add(std::move(session));
   return worker;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -27,6 +28,12 @@ class FakeWorker {
   // The contexts of the calls with this opcode, in order.
   std::vector<uint16_t> contexts_of(uint16_t opcode) const;
   void die() { server_.stop(); }
+  // Called for each call with this opcode from now on, on the worker's thread, before the answer.
+  using Handler = std::function<void(rpc::Responder&, const test::ReceivedFrame&)>;
+  void on(uint16_t opcode, Handler handler) {
+    const std::lock_guard lock(mutex_);
+    handlers_[opcode] = std::move(handler);
+  }
   // Answers what it has left unanswered.
   void answer_the_silent();
 
@@ -43,6 +50,7 @@ class FakeWorker {
   std::vector<std::pair<uint16_t, uint16_t>> calls_;
   std::vector<wire::FrameHeader> silent_;
   rpc::Responder* responder_ = nullptr;
+  std::map<uint16_t, Handler> handlers_;
   test::ScriptedServer server_;
 };
 

@@ -13,6 +13,7 @@
 #include "client/manual/common.h"
 #include "client/object/launch_blocking.h"
 #include "client/transfer/exposure.h"
+#include "client/transfer/host_functions.h"
 #include "common/wire/fixed_message.h"
 #include "generated/client/internal_calls.h"
 #include "generated/schema/internal.capnp.h"

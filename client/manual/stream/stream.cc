@@ -7,6 +7,7 @@
 #include "client/manual/stream/stream_priority.h"
 #include "client/manual/stream/stream_wait.h"
 #include "client/transfer/held_streams.h"
+#include "client/transfer/host_functions.h"
 #include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {

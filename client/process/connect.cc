@@ -1,5 +1,4 @@
-// The way from settings to sessions: connect, Hello, Welcome or Refusal. Here the library is put
-// together: a session gets its hooks into the rooms above it.
+// The way from settings to sessions: connect, Hello, Welcome or Refusal.
 #include <cuda.h>
 #include <fmt/core.h>
 #include <kj/exception.h>
@@ -8,16 +7,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "client/call/call.h"
-#include "client/managed/managed_memory.h"
 #include "client/process/devices.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/process/silent_calls.h"
 #include "client/settings/job.h"
-#include "client/transfer/coherence.h"
-#include "client/transfer/ordered_copy.h"
-#include "client/transfer/touches.h"
 #include "common/base/descriptors.h"
 #include "common/base/id_text.h"
 #include "common/base/log.h"
@@ -70,27 +64,6 @@ Snapshot read_welcome(schema::Welcome::Reader welcome) {
   }
   return snapshot;
 }
-
-// Functions of the application see what kernels before them wrote, and kernels after them what they
-// wrote.
-void before_host_function(Session& session) {
-  if (session.managed.any()) session.managed.work_is_done(std::nullopt);
-  (void)after_synchronisation(session);
-}
-
-void host_function_returned(Session& session, uint64_t id) {
-  if (session.channel().lost()) return;
-  if (session.managed.any()) (void)session.managed.give_and_wait();
-  const Submission kernels_after_it(session);
-  rpc::Channel::Call call(session.channel(), wire::kHostCallDone, 0, 64);
-  call.init<schema::HostCallDone>().setId(id);
-  if (const Status status = call.send(); !status.ok()) from_status(status);
-}
-
-constexpr SessionHooks kHooks{.wire_of_copies = wire_of_ordered_copies,
-                              .before_host_function = before_host_function,
-                              .host_function_returned = host_function_returned,
-                              .before_exit = before_exit};
 
 // What becomes a session when the devices of all servers are known.
 struct Opened {
@@ -175,7 +148,7 @@ Result<Sessions> connect_to(const std::vector<std::string>& servers,
     own.server = servers[i];
     sessions.push_back(std::make_unique<Session>(SessionIdentity{tables, static_cast<unsigned>(i)},
                                                  std::move(own), std::move(all[i].server),
-                                                 std::move(all[i].snapshot), kHooks));
+                                                 std::move(all[i].snapshot)));
     sessions.back()->attach(std::move(all[i].transport), std::move(all[i].bulk), all[i].options);
   }
   return sessions;

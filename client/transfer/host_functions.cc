@@ -1,0 +1,73 @@
+#include "client/transfer/host_functions.h"
+
+#include <mutex>
+
+#include "client/managed/managed_memory.h"
+#include "client/transfer/coherence.h"
+#include "common/base/thread.h"
+#include "common/wire/control.h"
+#include "generated/client/internal_calls.h"
+#include "generated/schema/control.capnp.h"
+
+namespace fargpu::client {
+namespace {
+
+// Functions of the application see what kernels before them wrote, and kernels after them what they
+// wrote.
+void before(Session& session) {
+  if (session.managed.any()) session.managed.work_is_done(std::nullopt);
+  (void)after_synchronisation(session);
+}
+
+void has_returned(Session& session, uint64_t id) {
+  if (session.channel().lost()) return;
+  if (session.managed.any()) (void)session.managed.give_and_wait();
+  const Submission kernels_after_it(session);
+  rpc::Channel::Call call(session.channel(), wire::kHostCallDone, 0, 64);
+  call.init<schema::HostCallDone>().setId(id);
+  if (const Status status = call.send(); !status.ok()) from_status(status);
+}
+
+[[noreturn]] void run_functions(Session& session) {
+  for (;;) {
+    const HostCalls::Due due = session.host_calls.next();
+    if (due.tell) before(session);
+    HostCalls::run(due);
+    if (due.tell) has_returned(session, due.id);
+    session.host_calls.ended(due);
+  }
+}
+
+}  // namespace
+
+HostCalls& functions_of(Session& session) {
+  // As long as the process; so does the session.
+  std::call_once(session.functions_are_run, [&session] {
+    Thread([&session] { run_functions(session); }, StackFor::kTheProgram).detach();
+  });
+  return session.host_calls;
+}
+
+CUresult put_into_stream(const CallTarget& target, HostFunction function) {
+  ResolvedStream resolved;
+  if (const CUresult result = resolve_stream(target.session, function.stream, &resolved);
+      result != CUDA_SUCCESS)
+    return result;
+  if (resolved.state != nullptr)
+    function.turns =
+        target.session.host_turns.add(StreamState::turns_of(*resolved.state), order_of(resolved), 1,
+                                      [&] { return target.session.lost.load(); });
+  function.device = device_key(context_of(function.stream));
+  const uint64_t id = functions_of(target.session).add(function);
+  target.session.channel().await_notices();
+  const int with_status = function.callback != nullptr ? 1 : 0;
+  const CUresult result =
+      call_fgHostCall(target.session, target.context, function.stream, id, with_status);
+  if (result != CUDA_SUCCESS)
+    target.session.host_calls.cancel(id);
+  else if (function.turns != nullptr)
+    target.session.host_turns.has_entered(function.turns);
+  return result;
+}
+
+}  // namespace fargpu::client
