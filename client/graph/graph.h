@@ -46,6 +46,10 @@ struct GraphEdge {
   GraphNode* node = nullptr;  // at the other end
   CUgraphEdgeData data{};
 };
+// Neither ports nor a kind.
+inline bool says_nothing(const CUgraphEdgeData& data) {
+  return data.from_port == 0 && data.to_port == 0 && data.type == 0;
+}
 
 struct GraphNode final : Object {
   Graph* graph = nullptr;

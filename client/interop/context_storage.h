@@ -3,7 +3,7 @@
 //
 // get() is on hot paths (some thousand calls per second): a shared lock and one look-up. Before a
 // context's contents are destroyed, its values are removed and their destructors called
-// (client/manual/context/context_end.h). Any thread.
+// (client/manual/context_end.h). Any thread.
 #pragma once
 
 #include <cuda.h>

@@ -53,8 +53,11 @@ TEMPLATES = {  # folder of generated files -> where their templates are
     "client/wire": _ROOT / "client/wire/templates",
     "client/exports": _ROOT / "client/exports/templates",
     "client/nvml": _ROOT / "client/nvml/templates",
+    "client/nvml/exports": _ROOT / "client/nvml/exports/templates",
     "server": _ROOT / "server/templates",
+    "server/dispatch": _ROOT / "server/templates",
     "server/nvml": _ROOT / "server/nvml/templates",
+    "server/nvml/serve": _ROOT / "server/nvml/templates",
     "tests": _ROOT / "tests/wire_roundtrip/templates",
 }
 
@@ -275,7 +278,7 @@ def render(api, entries, nvml_entries=None):
         bulk = f.bulk_in[0].bulk.capitalize() if f and f.bulk_in else "Nowhere"
         submits = "true" if f and f.enters_streams else "false"
         table.append({"name": name, "handler": handler, "bulk": f"k{bulk}", "submits": submits})
-    put("server/dispatch_table.cc", "dispatch_table.cc.j2", table=table)
+    put("server/dispatch/table.cc", "dispatch_table.cc.j2", table=table)
     render_tests.add(api, put)
     render_nvml.add(api.nvml, nvml_entries or {}, put)
     return files

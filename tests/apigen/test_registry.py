@@ -106,8 +106,8 @@ class Registry(Description):
         made = generate.cpp(api, self.schema)
         self.assertIn("op_cuA = 65;", made["schema/opcodes.h"])
         self.assertEqual(made["schema/opcodes.cc"].count('"cuA",'), 2, "both have the name")
-        self.assertIn('{nullptr, "cuA"', made["server/dispatch_table.cc"])
-        self.assertIn('{&dispatch_cuA, "cuA"', made["server/dispatch_table.cc"])
+        self.assertIn('{nullptr, "cuA"', made["server/dispatch/table.cc"])
+        self.assertIn('{&dispatch_cuA, "cuA"', made["server/dispatch/table.cc"])
 
         # Nobody has the new one yet.
         api = self.described(self.changed("length", CHANGED))

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/manual/common.h"
-#include "client/manual/copy/copies.h"
+#include "client/manual/memory/copies.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {

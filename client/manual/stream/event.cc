@@ -2,7 +2,7 @@
 // may have a place in a capture: then there is nothing to ask the server.
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
-#include "client/manual/context/green_context.h"
+#include "client/manual/green_context.h"
 #include "client/manual/sharing/sharing.h"
 #include "client/transfer/ordered_copy.h"
 

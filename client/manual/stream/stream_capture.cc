@@ -16,10 +16,6 @@ CUresult position_of(const CUgraphNode* nodes, const CUgraphEdgeData* edges, siz
   return CUDA_SUCCESS;
 }
 
-bool is_plain(const CUgraphEdgeData& edge) {
-  return edge.from_port == 0 && edge.to_port == 0 && edge.type == 0;
-}
-
 }  // namespace
 
 CUresult manual_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
@@ -72,7 +68,7 @@ CUresult manual_cuStreamGetCaptureInfo_v3(CUstream hStream,
   if (result != CUDA_SUCCESS || info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
   const Position& position = *info.position;
   if (dependencies_out != nullptr && edgeData_out == nullptr &&
-      !std::all_of(position.edges.begin(), position.edges.end(), is_plain))
+      !std::all_of(position.edges.begin(), position.edges.end(), says_nothing))
     return CUDA_ERROR_LOSSY_QUERY;
   if (id_out != nullptr) *id_out = info.id;
   if (graph_out != nullptr) *graph_out = info.graph;

@@ -20,16 +20,21 @@ def add(library, entries, put):
     )
     for chapter in library.chapters:
         put(
-            f"client/nvml/{chapter.name}.cc",
-            "entries.cc.j2",
+            f"client/nvml/exports/{chapter.name}.cc",
+            "exports.cc.j2",
             chapter=chapter,
-            body=cpp.client,
             refusal=cpp.refusal,
         )
         generated = chapter.messages
         if generated:
             put(
-                f"server/nvml/{chapter.name}.cc",
+                f"client/nvml/{chapter.name}.cc",
+                "calls.cc.j2",
+                chapter=chapter,
+                body=cpp.client,
+            )
+            put(
+                f"server/nvml/serve/{chapter.name}.cc",
                 "serve.cc.j2",
                 chapter=chapter,
                 functions=generated,
@@ -57,7 +62,7 @@ def add(library, entries, put):
         by_hand=[manual.prototype(f, "server") for f in manual.expected(library, "server")],
     )
     put(
-        "server/nvml/serve_table.cc",
+        "server/nvml/serve/table.cc",
         "serve_table.cc.j2",
         rows=sorted(wired, key=lambda f: f.opcode),
         functions=library.functions,

@@ -1,5 +1,5 @@
 // Copies of a part of an array's first row.
-#include "client/manual/copy/copies.h"
+#include "client/manual/memory/copies.h"
 
 namespace fargpu::client {
 namespace {

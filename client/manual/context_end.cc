@@ -1,4 +1,4 @@
-#include "client/manual/context/context_end.h"
+#include "client/manual/context_end.h"
 
 #include "client/interop/context_storage.h"
 #include "client/object/context.h"

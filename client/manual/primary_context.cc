@@ -1,7 +1,7 @@
 // Primary contexts: counted here; the worker hears of the first retain and the last release.
 #include "client/entry/object_ends.h"
 #include "client/manual/common.h"
-#include "client/manual/context/context_end.h"
+#include "client/manual/context_end.h"
 #include "client/process/process.h"
 
 namespace fargpu::client {

@@ -1,4 +1,4 @@
-#include "client/manual/copy/copies.h"
+#include "client/manual/memory/copies.h"
 
 #include <mutex>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "client/manual/copy/copies.h"
+#include "client/manual/memory/copies.h"
 
 namespace fargpu::client {
 namespace {

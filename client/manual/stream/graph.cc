@@ -32,16 +32,12 @@ CUresult answer_nodes(const std::vector<GraphNode*>& nodes, CUgraphNode* out, si
                 [&](size_t i, bool there) { out[i] = there ? nodes[i]->handle() : nullptr; });
 }
 
-bool is_plain(const CUgraphEdgeData& data) {
-  return data.from_port == 0 && data.to_port == 0 && data.type == 0;
-}
-
 // Without room for their data, edges that have some cannot be told.
 CUresult answer_edges(const std::vector<GraphEdge>& edges, CUgraphNode* out, CUgraphEdgeData* data,
                       size_t* count) {
   if (count == nullptr || (out == nullptr && data != nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const bool plain = std::all_of(edges.begin(), edges.end(),
-                                 [](const GraphEdge& edge) { return is_plain(edge.data); });
+                                 [](const GraphEdge& edge) { return says_nothing(edge.data); });
   if (out != nullptr && data == nullptr && !plain) return CUDA_ERROR_LOSSY_QUERY;
   return answer(edges.size(), out != nullptr, count, [&](size_t i, bool there) {
     out[i] = there ? edges[i].node->handle() : nullptr;

@@ -4,7 +4,7 @@
 
 #include "client/entry/object_ends.h"
 #include "client/manual/common.h"
-#include "client/manual/context/context_end.h"
+#include "client/manual/context_end.h"
 #include "client/process/process.h"
 #include "generated/client/wire/internal.h"
 

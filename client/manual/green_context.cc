@@ -4,7 +4,7 @@
 // The multiprocessors that it is made from are the driver's to describe. The worker keeps each
 // CUdevResource that the driver has given; the application gets one whose padding has the worker's
 // number of it and our session's.
-#include "client/manual/context/green_context.h"
+#include "client/manual/green_context.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 
 #include "client/entry/object_ends.h"
 #include "client/manual/common.h"
-#include "client/manual/context/context_end.h"
+#include "client/manual/context_end.h"
 #include "generated/client/wire/internal.h"
 
 namespace fargpu::client {

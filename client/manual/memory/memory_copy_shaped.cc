@@ -1,5 +1,5 @@
 // Copies in two and three dimensions, also in batches, between memory and arrays.
-#include "client/manual/copy/copies.h"
+#include "client/manual/memory/copies.h"
 #include "common/base/log.h"
 #include "schema/support/array_size.h"
 
