@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "client/image/linked.h"
 #include "client/managed/managed_state.h"
 #include "client/memory/reserve.h"
+#include "client/object/image_records.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "generated/client/object_ends.h"

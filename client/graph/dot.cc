@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "client/image/records.h"
+#include "client/object/image_records.h"
 #include "client/process/process.h"
 #include "client/process/tables.h"
 #include "common/base/descriptors.h"

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <span>
 
-#include "client/image/records.h"
 #include "client/object/device.h"
+#include "client/object/image_records.h"
 
 namespace fargpu::client {
 

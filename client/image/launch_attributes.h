@@ -10,7 +10,7 @@
 #include <span>
 
 #include "client/image/launch.h"
-#include "client/image/records.h"
+#include "client/object/image_records.h"
 
 namespace fargpu::client {
 

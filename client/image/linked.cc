@@ -1,5 +1,6 @@
 #include "client/image/linked.h"
 
+#include "client/object/image_records.h"
 #include "client/process/session.h"
 
 namespace fargpu::client {

@@ -13,24 +13,12 @@
 #include <vector>
 
 #include "client/image/image.h"
-#include "client/image/records.h"
 #include "client/image/send.h"
+#include "client/object/image_records.h"
 
 namespace fargpu::client {
 
 class Session;
-
-// JIT options as they travel, and where the logs shall go.
-struct JitOptions {
-  std::vector<int> options;
-  std::vector<unsigned long long> values;
-  char* info_log = nullptr;
-  unsigned info_log_bytes = 0;
-  void** info_log_size = nullptr;  // the value slot to be overwritten with the bytes used
-  char* error_log = nullptr;
-  unsigned error_log_bytes = 0;
-  void** error_log_size = nullptr;
-};
 
 // The application's log buffers around a call that fills them.
 class JitLogs {

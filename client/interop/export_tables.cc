@@ -11,8 +11,8 @@
 
 #include "client/entry/call_target.h"
 #include "client/image/load.h"
-#include "client/interop/context_storage.h"
 #include "client/interop/handshake.h"
+#include "client/object/context_storage.h"
 #include "client/process/gpu_tools.h"
 #include "client/process/process.h"
 #include "common/base/log.h"

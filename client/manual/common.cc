@@ -3,9 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "client/image/records.h"
 #include "client/manual/apart.h"
 #include "client/memory/reserve.h"
+#include "client/object/image_records.h"
 #include "client/transfer/managed.h"
 #include "common/base/log.h"
 #include "generated/client/internal_calls.h"
@@ -178,6 +178,20 @@ CUresult set_attribute(Function& function, int device, CUfunction_attribute attr
   if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) value = value != 0 ? 1 : 0;
   attribute_was_set(function, device, attribute, value);
   return CUDA_SUCCESS;
+}
+
+CUresult flush_interprocess(Session& session, CUevent event, CUresult result) {
+  if (result != CUDA_SUCCESS) return result;
+  return flush_interprocess(
+      session,
+      static_cast<Event*>(session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event))),
+      result);
+}
+
+CUresult flush_interprocess(Session& session, const Event* event, CUresult result) {
+  const bool told = result == CUDA_SUCCESS && event != nullptr &&
+                    event->interprocess.load(std::memory_order_relaxed);
+  return told ? flush(session) : result;
 }
 
 }  // namespace fargpu::client

@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "client/entry/call_target.h"
-#include "client/image/records.h"
+#include "client/object/image_records.h"
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "generated/client/manual.h"
@@ -55,5 +55,10 @@ CUresult parameter_info(const Function& function, size_t index, size_t* offset, 
 // `send` asks the server; it is left out where the driver is known to have the value.
 CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
                        const std::function<CUresult()>& send);
+
+// The end of a call with `event`: when other processes have the event, the worker has executed the
+// call before it returns, because they may be told.
+CUresult flush_interprocess(Session& session, CUevent event, CUresult result);
+CUresult flush_interprocess(Session& session, const Event* event, CUresult result);  // null: none
 
 }  // namespace fargpu::client

@@ -1,7 +1,7 @@
 #include "client/manual/context_end.h"
 
-#include "client/interop/context_storage.h"
 #include "client/object/context.h"
+#include "client/object/context_storage.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/held_work.h"
 #include "client/transfer/managed.h"

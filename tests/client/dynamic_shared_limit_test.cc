@@ -1,5 +1,5 @@
 // When a limit of dynamic shared memory need not be sent again.
-#include "client/image/dynamic_shared_limit.h"
+#include "client/object/dynamic_shared_limit.h"
 
 #include <gtest/gtest.h>
 

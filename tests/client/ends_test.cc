@@ -8,8 +8,8 @@
 
 #include "client/call/client_support.h"
 #include "client/entry/object_ends.h"
-#include "client/image/linked.h"
-#include "client/interop/context_storage.h"
+#include "client/object/context_storage.h"
+#include "client/object/image_records.h"
 #include "generated/schema/opcodes.h"
 #include "tests/client/two_sessions.h"
 

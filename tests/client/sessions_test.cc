@@ -13,7 +13,7 @@
 
 #include "client/call/client_support.h"
 #include "client/entry/call_target.h"
-#include "client/image/records.h"
+#include "client/object/image_records.h"
 #include "generated/schema/opcodes.h"
 #include "tests/client/two_sessions.h"
 

@@ -3,7 +3,6 @@
 #include "client/capture/captures.h"
 #include "client/manual/common.h"
 #include "client/manual/green_context.h"
-#include "client/manual/sharing/sharing.h"
 #include "client/transfer/ordered_copy.h"
 
 namespace fargpu::client {
@@ -50,28 +49,6 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     event->is_timed = (Flags & CU_EVENT_DISABLE_TIMING) == 0;
   }
   return CUDA_SUCCESS;
-}
-
-CUresult manual_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
-  if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return at_its_server("cuIpcOpenEventHandle", [&](Session& session, uint16_t context) {
-    const CUresult result = call_fgIpcOpenEvent(session, context, &handle, phEvent);
-    if (result != CUDA_SUCCESS) return result;
-    if (Event* const event = find_event(session, *phEvent)) {
-      event->interprocess = true;
-      event->recorded = true;  // perhaps, by others
-    }
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
-  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CallTarget target = CallTarget::of(event);
-  const CUresult result = call_cuIpcGetEventHandle(target.session, target.context, pHandle, event);
-  if (result == CUDA_ERROR_INVALID_HANDLE && find_event(target.session, event) != nullptr)
-    *pHandle = {};  // as natively of an event that is not for several processes
-  return result;
 }
 
 CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {

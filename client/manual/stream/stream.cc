@@ -3,7 +3,6 @@
 #include "client/entry/new_stream.h"
 #include "client/manual/common.h"
 #include "client/manual/green_context.h"
-#include "client/manual/sharing/sharing.h"
 #include "client/manual/stream/stream_priority.h"
 #include "client/manual/stream/stream_wait.h"
 #include "client/transfer/held_streams.h"

@@ -1,11 +1,11 @@
 // Memory that processes of one job give each other. What the program passes on is a ticket of the
 // server's; the memory itself goes from worker to worker.
-#include "client/manual/sharing/sharing.h"
+#include "client/manual/memory/sharing.h"
 
 #include <thread>
 
 #include "client/manual/apart.h"
-#include "client/manual/sharing/ticket_file.h"
+#include "client/manual/memory/ticket_file.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
@@ -99,20 +99,6 @@ CUresult at_its_server(const char* name,
         name);
   }
   return result;
-}
-
-CUresult flush_interprocess(Session& session, CUevent event, CUresult result) {
-  if (result != CUDA_SUCCESS) return result;
-  return flush_interprocess(
-      session,
-      static_cast<Event*>(session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event))),
-      result);
-}
-
-CUresult flush_interprocess(Session& session, const Event* event, CUresult result) {
-  const bool told = result == CUDA_SUCCESS && event != nullptr &&
-                    event->interprocess.load(std::memory_order_relaxed);
-  return told ? flush(session) : result;
 }
 
 CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,
@@ -239,6 +225,37 @@ CUresult manual_cuIpcCloseMemHandle(CUdeviceptr dptr) {
   if (result != CUDA_SUCCESS) enter_opened(target.session, *taken.region);
   if (taken.is_last && taken.region->reserved)
     release_reserved(taken.region->base, taken.region->bytes);
+  return result;
+}
+
+namespace {
+
+Event* find_event(Session& session, CUevent event) {
+  return static_cast<Event*>(
+      session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(event)));
+}
+
+}  // namespace
+
+CUresult manual_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return at_its_server("cuIpcOpenEventHandle", [&](Session& session, uint16_t context) {
+    const CUresult result = call_fgIpcOpenEvent(session, context, &handle, phEvent);
+    if (result != CUDA_SUCCESS) return result;
+    if (Event* const event = find_event(session, *phEvent)) {
+      event->interprocess = true;
+      event->recorded = true;  // perhaps, by others
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CallTarget target = CallTarget::of(event);
+  const CUresult result = call_cuIpcGetEventHandle(target.session, target.context, pHandle, event);
+  if (result == CUDA_ERROR_INVALID_HANDLE && find_event(target.session, event) != nullptr)
+    *pHandle = {};  // as natively of an event that is not for several processes
   return result;
 }
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "client/manual/common.h"
-#include "client/manual/sharing/ticket_file.h"
+#include "client/manual/memory/ticket_file.h"
 
 namespace fargpu::client {
 
@@ -25,10 +25,5 @@ CUresult refuse_hidden_device(const char* name);
 // or else another one. CUDA_ERROR_NOT_PERMITTED, which is said: none did.
 CUresult at_its_server(const char* name,
                        const std::function<CUresult(Session&, uint16_t context)>& import);
-
-// The end of a call with `event`: when other processes have the event, the worker has executed the
-// call before it returns, because they may be told.
-CUresult flush_interprocess(Session& session, CUevent event, CUresult result);
-CUresult flush_interprocess(Session& session, const Event* event, CUresult result);  // null: none
 
 }  // namespace fargpu::client

@@ -1,4 +1,4 @@
-#include "client/manual/sharing/ticket_file.h"
+#include "client/manual/memory/ticket_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

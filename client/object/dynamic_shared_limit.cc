@@ -1,4 +1,4 @@
-#include "client/image/dynamic_shared_limit.h"
+#include "client/object/dynamic_shared_limit.h"
 
 namespace fargpu::client {
 

@@ -1,4 +1,4 @@
-#include "client/interop/context_storage.h"
+#include "client/object/context_storage.h"
 
 #include <mutex>
 #include <vector>

@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "client/manual/apart.h"
-#include "client/manual/sharing/sharing.h"
-#include "client/manual/sharing/ticket_file.h"
+#include "client/manual/memory/sharing.h"
+#include "client/manual/memory/ticket_file.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "common/base/log.h"

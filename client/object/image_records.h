@@ -1,5 +1,5 @@
-// Records of modules, libraries and their functions. They hold what the server returned with the
-// load, so that launches and queries need no round trip.
+// Records of modules, libraries and their functions, and of links. They hold what the server
+// returned with the load, so that launches and queries need no round trip.
 //
 // A Function stands for a CUfunction or a CUkernel. Its layout is filled in before the application
 // learns its handle, and never changes. Its attributes are per device and change only through the
@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "client/image/dynamic_shared_limit.h"
+#include "client/object/dynamic_shared_limit.h"
 #include "client/object/object.h"
 
 namespace fargpu::client {
@@ -80,6 +80,25 @@ struct ImageRecord final : Object {
   std::map<Context*, uint64_t> modules;                    // a library's modules
   // A library's ids in other sessions (twins.h); set before the program learns a handle.
   std::map<unsigned, uint64_t> twins;
+};
+
+// JIT options as they travel, and where the logs shall go.
+struct JitOptions {
+  std::vector<int> options;
+  std::vector<unsigned long long> values;
+  char* info_log = nullptr;
+  unsigned info_log_bytes = 0;
+  void** info_log_size = nullptr;  // the value slot to be overwritten with the bytes used
+  char* error_log = nullptr;
+  unsigned error_log_bytes = 0;
+  void** error_log_size = nullptr;
+};
+
+// A link that is being made (CUlinkState).
+struct LinkRecord final : Object {
+  std::mutex mutex;  // all members; held during calls, as a link serves one thread at a time
+  JitOptions jit;
+  std::vector<std::byte> image;  // what cuLinkComplete gave, valid until cuLinkDestroy
 };
 
 }  // namespace fargpu::client

@@ -1,4 +1,4 @@
-#include "client/image/records.h"
+#include "client/object/image_records.h"
 
 namespace fargpu::client {
 
