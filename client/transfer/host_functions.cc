@@ -49,6 +49,7 @@ HostCalls& functions_of(Session& session) {
 }
 
 CUresult put_into_stream(const CallTarget& target, HostFunction function) {
+  HostCalls& functions = functions_of(target.session);
   ResolvedStream resolved;
   if (const CUresult result = resolve_stream(target.session, function.stream, &resolved);
       result != CUDA_SUCCESS)
@@ -58,13 +59,13 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function) {
         target.session.host_turns.add(StreamState::turns_of(*resolved.state), order_of(resolved), 1,
                                       [&] { return target.session.lost.load(); });
   function.device = device_key(context_of(function.stream));
-  const uint64_t id = functions_of(target.session).add(function);
+  const uint64_t id = functions.add(function);
   target.session.channel().await_notices();
   const int with_status = function.callback != nullptr ? 1 : 0;
   const CUresult result =
       call_fgHostCall(target.session, target.context, function.stream, id, with_status);
   if (result != CUDA_SUCCESS)
-    target.session.host_calls.cancel(id);
+    functions.cancel(id);
   else if (function.turns != nullptr)
     target.session.host_turns.has_entered(function.turns);
   return result;

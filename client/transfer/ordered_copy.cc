@@ -119,7 +119,8 @@ void send_parts(Session& session, const OrderedCopies::Task& task) {
   }
 }
 
-// The thread, which lives as long as the process, runs.
+// Before anything is counted: without the thread, which lives as long as the process, there is no
+// copy.
 OrderedCopies& copies_of(Session& session) {
   std::call_once(session.copies_are_sent,
                  [&session] { Thread([&session] { send_copies(session); }).detach(); });
@@ -141,14 +142,15 @@ bool is_fetchable(const Transfer& transfer) { return transfer.in_stream && can_f
 
 CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::Hold hold) {
   Session& session = transfer.session;
+  OrderedCopies& copies = copies_of(session);
   const uint16_t held_device = device_key(context_of(transfer.stream));
   const uint64_t pieces = piece.bytes / kBytesOfPiece + 1;
   if (const CUresult taken = take_hold(session, held_device, 2 * pieces, transfer.stream);
       taken != CUDA_SUCCESS) {
     return taken;
   }
-  const uint64_t id = copies_of(session).add_fetch(piece.shape, piece.of(transfer.host.rows),
-                                                   held_device, memory_of(transfer));
+  const uint64_t id =
+      copies.add_fetch(piece.shape, piece.of(transfer.host.rows), held_device, memory_of(transfer));
   return send_following(transfer, piece, copy::Location::frame(), hold, id);
 }
 
@@ -177,9 +179,9 @@ bool fits_delivery(Transfer& transfer) { return !transfer.wait && can_follow(tra
 CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint16_t held_device,
                        bool acknowledge) {
   Session& session = transfer.session;
+  OrderedCopies& copies = copies_of(session);
   const bool written = transfer.registered.has_value();
-  const bool holds =
-      acknowledge || session.ordered_copies.unheld_bytes() + piece.bytes > kMostUnheldBytes;
+  const bool holds = acknowledge || copies.unheld_bytes() + piece.bytes > kMostUnheldBytes;
   const uint64_t pieces =
       std::min(piece.bytes / (written ? kBytesOfWrittenPiece : kBytesOfPiece) + 1, kMostPieces);
   if (const CUresult taken = holds ? take_hold(session, held_device, 2 * pieces, transfer.stream)
@@ -188,12 +190,11 @@ CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint1
     return taken;
   }
   const copy::Rows to = piece.of(transfer.host.rows);
-  const uint64_t id = copies_of(session).add_delivery(
-      piece.shape, to, {holds, held_device, acknowledge}, written, memory_of(transfer));
+  const uint64_t id = copies.add_delivery(piece.shape, to, {holds, held_device, acknowledge},
+                                          written, memory_of(transfer));
   // Device code may have got the memory since that was asked.
   const uint64_t span = span_of(piece.shape, to);
-  if (!acknowledge && session.pages.touches(to.address, span))
-    session.ordered_copies.show(to.address, span);
+  if (!acknowledge && session.pages.touches(to.address, span)) copies.show(to.address, span);
   const copy::Location host =
       written ? transfer.registered->at(piece.offset) : copy::Location::frame();
   const copy::Hold hold = acknowledge ? copy::Hold::kUntilDelivered
@@ -250,12 +251,13 @@ CUresult finish_copies_of(Session& session, const Region& region) {
 
 CUresult wait_for_deliveries(Session& session, CUstream stream) {
   if (!session.ordered_copies.outstanding()) return CUDA_SUCCESS;
+  OrderedCopies& copies = copies_of(session);
   const uint16_t held_device = device_key(context_of(stream));
   if (const CUresult taken = take_hold(session, held_device, kPlacesOfBarrier, stream);
       taken != CUDA_SUCCESS) {
     return taken;
   }
-  const uint64_t id = copies_of(session).add_barrier(held_device);
+  const uint64_t id = copies.add_barrier(held_device);
   session.channel().await_notices();
   const CUresult result = call_fgMeetDeliveries(session, stream_context_id(stream), id, stream);
   if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);
