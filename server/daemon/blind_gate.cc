@@ -58,7 +58,7 @@ void BlindGate::stop() {
 }
 
 void BlindGate::set(Gate gate) const {
-  for (const auto& [pid, session] : sessions_.all()) {
+  for (const auto& [id, session] : sessions_.all()) {
     if (!session.management) session.orders->set(gate);
   }
 }

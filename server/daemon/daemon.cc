@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <filesystem>
@@ -54,34 +55,35 @@ Status draining_status() {
 }  // namespace
 
 struct Daemon::Impl {
-  Impl(DaemonConfig c, std::string worker, RuntimeFolder f, Inventory i)
+  Impl(DaemonConfig c, std::string worker, Launcher& l, RuntimeFolder f, Inventory i)
       : config(std::move(c)),
         worker_program(std::move(worker)),
-        relays((std::filesystem::path(worker_program).parent_path() / "fargpu-tls-relay").string()),
+        launcher(l),
         folder(std::move(f)),
         inventory(std::move(i)),
+        relays(loop, launcher,
+               (std::filesystem::path(worker_program).parent_path() / "fargpu-tls-relay").string()),
         placement(inventory.units, config.placement),
         keeper(loop, placement, ids,
                {{config.placement.max_sessions, config.job_grace}, config.memory_per_session},
                [this](uint64_t job) { sessions.end_management(job); }),
-        ahead(loop,
+        ahead(loop, launcher,
               {config.workers_ahead,
                worker_program,
                {::getpid(), inventory.driver_path, config.worker},
                driver_environment(config)},
               likely_grants(placement)),
-        sessions({config, worker_program, folder, inventory, loop, &ahead}, ids,
+        sessions({config, worker_program, folder, inventory, loop, launcher, &ahead}, ids,
                  [this](const SessionRecord& session) {
                    session.management ? keeper.look_away(session.seat.job)
                                       : keeper.leave(session.seat);
+                   asio::post(loop, [this] { finish_when_drained(); });
                  }),
         blind_gate(loop, sessions),
         listeners(loop, [this](Fd socket,
                                std::string peer) { accept(std::move(socket), std::move(peer)); }),
         signals(loop, SIGTERM, SIGINT, SIGHUP),
-        drain_timer(loop) {
-    signals.add(SIGCHLD);
-  }
+        drain_timer(loop) {}
 
   void accept(Fd socket, std::string peer);
   void on_first_frame(const std::shared_ptr<Handshake>& handshake);
@@ -100,11 +102,12 @@ struct Daemon::Impl {
 
   const DaemonConfig config;
   const std::string worker_program;
-  TlsRelays relays;
+  Launcher& launcher;
   const RuntimeFolder folder;
   const Inventory inventory;
   HelloRules rules;
   asio::io_context loop;
+  TlsRelays relays;
   IdSequence ids;
   HostPlacement placement;
   JobKeeper keeper;
@@ -123,7 +126,8 @@ struct Daemon::Impl {
 Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Daemon::~Daemon() = default;
 
-Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string worker_program) {
+Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string worker_program,
+                                              Launcher& launcher) {
   FARGPU_RETURN_IF_ERROR(check_config(config));
   ::signal(SIGPIPE, SIG_IGN);
   std::string token;
@@ -140,15 +144,15 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
   // Each connection reads the files again; this check reports mistakes at the start.
   if (!config.tls_cert.empty())
     FARGPU_RETURN_IF_ERROR(tls::TlsContext::server(config.tls_cert, config.tls_key).status());
-  FARGPU_ASSIGN_OR_RETURN(Inventory inventory,
-                          probe(worker_program, config.driver, driver_environment(config)));
+  FARGPU_ASSIGN_OR_RETURN(Inventory inventory, probe(launcher, worker_program, config.driver,
+                                                     driver_environment(config)));
   log::info("event=driver path={} version={}", inventory.driver_path, inventory.driver_version);
   for (const Unit& gpu : inventory.units) {
     log::info("event=gpu uuid={} name=\"{}\" memory=\"{}\"", gpu.uuid, gpu.name,
               format_bytes(gpu.total_bytes));
   }
   FARGPU_ASSIGN_OR_RETURN(RuntimeFolder folder, RuntimeFolder::create(config.runtime_dir));
-  auto impl = std::make_unique<Impl>(std::move(config), std::move(worker_program),
+  auto impl = std::make_unique<Impl>(std::move(config), std::move(worker_program), launcher,
                                      std::move(folder), std::move(inventory));
   impl->rules = {wire::kProtocolVersion, std::move(token)};
   FARGPU_ASSIGN_OR_RETURN(auto phases, BlindGate::phases_from_environment());
@@ -319,12 +323,6 @@ void Daemon::Impl::wait_for_signals() {
 }
 
 void Daemon::Impl::on_signal(int number) {
-  if (number == SIGCHLD) {
-    relays.reap();
-    sessions.reap();
-    ahead.reap();
-    return finish_when_drained();
-  }
   if (number == SIGHUP) {
     ahead.look_at_files();
     if (config.token_file.empty()) return;

@@ -11,14 +11,16 @@
 
 #include "common/base/status.h"
 #include "server/daemon/config.h"
+#include "server/handover/launcher.h"
 
 namespace fargpu::server {
 
 class Daemon {
  public:
-  // Probes the driver and listens. `worker_program`: path of fargpu-worker. Every error is one line
-  // for the operator.
-  static Result<std::unique_ptr<Daemon>> start(DaemonConfig config, std::string worker_program);
+  // Probes the driver and listens. `worker_program`: path of fargpu-worker. `launcher` starts the
+  // daemon's processes, and outlives it. Every error is one line for the operator.
+  static Result<std::unique_ptr<Daemon>> start(DaemonConfig config, std::string worker_program,
+                                               Launcher& launcher);
   ~Daemon();
   // Until drained.
   void run();

@@ -13,6 +13,7 @@
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/sim_slot.h"
+#include "server/handover/child_launcher.h"
 
 namespace {
 
@@ -208,7 +209,8 @@ int main(int argc, char** argv) {
     usage = fargpu::server::make_sim_usage();
     config.sim_shared = usage.path;
   }
-  auto daemon = fargpu::server::Daemon::start(std::move(config), worker);
+  fargpu::server::ChildLauncher launcher;
+  auto daemon = fargpu::server::Daemon::start(std::move(config), worker, launcher);
   if (!daemon.ok()) return fail(daemon.status());
   (*daemon)->run();
   return 0;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 
 #include "common/base/log.h"
 #include "common/bootstrap/host_identity.h"
-#include "server/handover/child_process.h"
 #include "server/handover/worker_options.h"
 
 namespace fargpu::server {
@@ -67,7 +65,7 @@ Status Sessions::start(const NewSession& session) {
                        session.peer,
                        session.job.grant.units,
                        session.job.grant.memory_bytes,
-                       -1,
+                       nullptr,
                        false,
                        std::chrono::steady_clock::now(),
                        std::move(page),
@@ -81,34 +79,36 @@ Status Sessions::start(const NewSession& session) {
                id_text(session.job.id), started.message());
     return started;
   }
-  const pid_t pid = record.pid;
+  const uint64_t id = record.id;
+  const auto worker = record.worker;
   record.statistics.close_descriptor();
   record.orders.close_descriptor();
   log::info(
       "event=session-begin session={} job={} kind={} peer={} client=\"{}\" worker={} gpus={} "
       "memory={} ahead={}",
       id_text(record.id), id_text(session.job.id), record.management ? "management" : "cuda",
-      record.peer, record.client, record.pid,
+      record.peer, record.client, worker->id(),
       fmt::join(uuids_of(host_.inventory.units, record.units), ","), record.memory_bytes,
       record.ahead ? "yes" : "no");
+  worker->on_end([this, id](const ProcessEnd& how) { end(id, how); });
   record.link->start(
-      [pid, id = record.id](const Status& why) {
-        log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id), pid,
-                   why.message());
-        ::kill(pid, SIGKILL);
+      [id, worker](const Status& why) {
+        log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id),
+                   worker->id(), why.message());
+        worker->signal(SIGKILL);
       },
-      [this, id = record.id](uint64_t other) { return connect_peers(id, other); },
-      [this, pid] {
-        if (host_.ahead != nullptr) host_.ahead->session_settled(pid);
+      [this, id](uint64_t other) { return connect_peers(id, other); },
+      [this, id] {
+        if (host_.ahead != nullptr) host_.ahead->session_settled(id);
       },
-      [this, id = record.id](EndedClients::Done done) {
+      [this, id](EndedClients::Done done) {
         const SessionRecord* const session = find(id);
         if (session != nullptr) await_ended(session->units, id, std::move(done));
       });
   const bool management = record.management;
-  sessions_.emplace(pid, std::move(record));
+  sessions_.emplace(id, std::move(record));
   count_neighbours();
-  if (host_.ahead != nullptr && !management) host_.ahead->session_starts(pid);
+  if (host_.ahead != nullptr && !management) host_.ahead->session_starts(id);
   return Status();
 }
 
@@ -167,7 +167,7 @@ Status Sessions::start_worker(SessionRecord& record, const NewSession& session) 
   if (host_.ahead != nullptr && !session.management) {
     if (auto worker = host_.ahead->give(granted, options, descriptors)) {
       record.ahead = true;
-      record.pid = worker->pid;
+      record.worker = std::move(worker->process);
       record.link = std::move(worker->link);
       return Status();
     }
@@ -175,21 +175,19 @@ Status Sessions::start_worker(SessionRecord& record, const NewSession& session) 
   FARGPU_ASSIGN_OR_RETURN(auto control, make_control_sockets());
   record.link = std::make_shared<WorkerLink>(host_.loop, std::move(control.first));
   FARGPU_RETURN_IF_ERROR(record.link->send_start(options));
-  ChildSetup setup;
+  ProcessSetup setup;
   setup.program = host_.worker_program;
   setup.environment = driver_environment(config);
   setup.environment.insert(setup.environment.end(), granted.begin(), granted.end());
   setup.descriptors = {{control.second.get(), kControlFd}};
   for (size_t i = 0; i < descriptors.size(); ++i)
     setup.descriptors.emplace_back(descriptors[i], kSessionFds[i]);
-  FARGPU_ASSIGN_OR_RETURN(record.pid, start_child(setup));
+  FARGPU_ASSIGN_OR_RETURN(record.worker, WatchedProcess::start(host_.loop, host_.launcher, setup));
   return Status();
 }
 
 SessionRecord* Sessions::find(uint64_t session) {
-  const auto found = std::find_if(sessions_.begin(), sessions_.end(), [session](const auto& entry) {
-    return entry.second.id == session;
-  });
+  const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : &found->second;
 }
 
@@ -248,39 +246,29 @@ void Sessions::report(uint64_t id, OnAnswer on_answer) {
   ask(find(id), WorkerMessage::kReport, kAnswerLimit, std::move(on_answer));
 }
 
-void Sessions::reap() {
-  // Each worker by its pid: other children, such as the probe, are waited for elsewhere.
-  for (auto session = sessions_.begin(); session != sessions_.end();) {
-    int wait_status = 0;
-    const auto current = session++;
-    if (::waitpid(current->first, &wait_status, WNOHANG) == current->first)
-      end(current, wait_status);
-  }
-}
-
-void Sessions::end(std::map<pid_t, SessionRecord>::iterator entry, int wait_status) {
-  const SessionRecord& session = entry->second;
+void Sessions::end(uint64_t id, const ProcessEnd& how) {
+  const auto ended = sessions_.extract(id);
+  if (ended.empty()) return;
+  const SessionRecord& session = ended.mapped();
   session.link->close();
   const std::string& reason = session.link->last_words();
   // A management session is ended by a signal (end_management), which may arrive before its worker
   // has a handler for it.
-  const bool expected = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) == 0
-                                               : session.management && WIFSIGNALED(wait_status) &&
-                                                     WTERMSIG(wait_status) == SIGTERM;
+  const bool expected =
+      how.signal == 0 ? how.code == 0 : session.management && how.signal == SIGTERM;
   log::format(
       expected ? log::Level::kInfo : log::Level::kError,
       "event=session-end session={} job={} worker={} seconds={:.1f} calls={} "
       "how=\"{}\" why=\"{}\"",
-      id_text(session.id), id_text(session.seat.job), session.pid,
+      id_text(session.id), id_text(session.seat.job), session.worker->id(),
       std::chrono::duration<double>(std::chrono::steady_clock::now() - session.since).count(),
-      session.statistics->calls.load(std::memory_order_relaxed), describe_wait_status(wait_status),
+      session.statistics->calls.load(std::memory_order_relaxed), how.describe(),
       reason.empty() ? "the worker gave no reason" : reason);
-  host_.folder.remove_uploads_of(session.pid);
-  const auto ended = sessions_.extract(entry);
-  if (host_.ahead != nullptr) host_.ahead->session_settled(ended.mapped().pid);
-  on_end_(ended.mapped());
+  host_.folder.remove_uploads_of(session.worker->id());
+  if (host_.ahead != nullptr) host_.ahead->session_settled(id);
+  on_end_(session);
   count_neighbours();
-  ended_.gone(ended.mapped().id);
+  ended_.gone(id);
 }
 
 // One that is starting has no context yet.
@@ -304,7 +292,7 @@ void Sessions::await_ended(std::span<const size_t> units, uint64_t except,
   const SessionRecord* const asking = find(except);
   std::set<uint64_t> open;
   std::vector<std::pair<uint64_t, bool>> asked;
-  for (const auto& [pid, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (session.id == except || !holds_memory(session)) continue;
     if (!units.empty() && !share_a_unit(units, session.units)) continue;
     if (!session.link->ending()) {
@@ -338,12 +326,12 @@ void Sessions::ask_for_client(EndedClients::WaitId wait, uint64_t id, bool again
 }
 
 void Sessions::kill_all(int signal_number) const {
-  for (const auto& [pid, session] : sessions_) ::kill(pid, signal_number);
+  for (const auto& [id, session] : sessions_) session.worker->signal(signal_number);
 }
 
 void Sessions::end_management(std::optional<uint64_t> job) const {
-  for (const auto& [pid, session] : sessions_) {
-    if (session.management && (!job || session.seat.job == *job)) ::kill(pid, SIGTERM);
+  for (const auto& [id, session] : sessions_) {
+    if (session.management && (!job || session.seat.job == *job)) session.worker->signal(SIGTERM);
   }
 }
 
@@ -354,7 +342,7 @@ bool Sessions::only_management() const {
 
 void Sessions::finish_all(std::chrono::milliseconds limit) {
   end_management();
-  for (const auto& [pid, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (session.management) continue;
     stop(session.id, limit, [this, id = session.id](const Result<WorkerReport>& report) {
       if (!report.ok()) return cut(id, report.status().message());
@@ -375,12 +363,11 @@ void Sessions::let_end(uint64_t id) {
 }
 
 void Sessions::cut(uint64_t id, const std::string& why) {
-  // The process may be gone by now, and its pid reused.
   const SessionRecord* const session = find(id);
   if (session == nullptr) return;
   log::warn("event=session-cut session={} calls={} why=\"{}\"", id_text(id),
             session->statistics->calls.load(std::memory_order_relaxed), why);
-  ::kill(session->pid, SIGTERM);
+  session->worker->signal(SIGTERM);
 }
 
 }  // namespace fargpu::server

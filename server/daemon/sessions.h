@@ -1,8 +1,6 @@
-// The sessions of a daemon: starts a worker process for each and reaps it when it ends. On the
-// daemon's event loop.
+// The sessions of a daemon: starts a worker process for each and sees to its end. On the daemon's
+// event loop.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <cstdint>
@@ -19,6 +17,7 @@
 #include "server/daemon/config.h"
 #include "server/daemon/ended_clients.h"
 #include "server/daemon/runtime_folder.h"
+#include "server/daemon/watched_process.h"
 #include "server/daemon/worker_link.h"
 #include "server/daemon/workers_ahead.h"
 #include "server/handover/hello.h"
@@ -38,7 +37,7 @@ struct SessionRecord {
   std::string client, peer;
   std::vector<size_t> units;  // the job's
   uint64_t memory_bytes = 0;  // per unit, the job's; 0: no limit
-  pid_t pid = -1;
+  std::shared_ptr<WatchedProcess> worker;
   bool ahead = false;  // the worker was started ahead
   std::chrono::steady_clock::time_point since;
   StatisticsPage statistics;
@@ -73,6 +72,7 @@ class Sessions {
     const RuntimeFolder& folder;
     const Inventory& inventory;
     boost::asio::io_context& loop;
+    Launcher& launcher;
     WorkersAhead* ahead = nullptr;  // none: each session has a fresh worker
   };
   using OnEnd = std::function<void(const SessionRecord&)>;
@@ -99,8 +99,6 @@ class Sessions {
   // EndedClients::kLimit. `units`: those that have one of these; empty: all.
   void await_ended(std::span<const size_t> units, uint64_t except, EndedClients::Done done);
 
-  // Reaps workers that have ended.
-  void reap();
   void kill_all(int signal_number) const;
   // Management sessions of a job that has ended, or all: they hold nothing, and end at once.
   void end_management(std::optional<uint64_t> job = std::nullopt) const;
@@ -109,10 +107,11 @@ class Sessions {
   // for a second, in which the program may fetch results and end by itself; then SIGTERM.
   void finish_all(std::chrono::milliseconds limit);
 
-  const std::map<pid_t, SessionRecord>& all() const { return sessions_; }
+  // By their id.
+  const std::map<uint64_t, SessionRecord>& all() const { return sessions_; }
 
  private:
-  // Sets pid, ahead, link and joiner.
+  // Sets worker, ahead, link and joiner.
   Status start_worker(SessionRecord& record, const NewSession& session);
   SessionRecord* find(uint64_t session);
   // The worker of `session` asks for a socket to the one of `other`: makes it if both are of one
@@ -129,14 +128,14 @@ class Sessions {
   void cut(uint64_t session, const std::string& why);
   void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
            OnAnswer on_answer);
-  void end(std::map<pid_t, SessionRecord>::iterator session, int wait_status);
+  void end(uint64_t session, const ProcessEnd& how);
 
   const Host host_;
   IdSequence& ids_;
   const OnEnd on_end_;
   const std::string host_id_;
   const uint64_t processes_;  // SlotOwner::host of processes whose numbers are those here
-  std::map<pid_t, SessionRecord> sessions_;
+  std::map<uint64_t, SessionRecord> sessions_;
   EndedClients ended_;
 };
 

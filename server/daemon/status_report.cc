@@ -29,7 +29,7 @@ void fill(schema::SessionInfo::Builder info, const SessionRecord& session,
   info.setMemoryLimitBytes(session.memory_bytes);
   info.setMemoryUsedBytes(session.statistics->memory_used_bytes.load(std::memory_order_relaxed));
   info.setSeconds(seconds_since(session.since));
-  info.setWorkerPid(session.pid);
+  info.setWorkerPid(session.worker->id());
   info.setCalls(session.statistics->calls.load(std::memory_order_relaxed));
   info.setJob(session.seat.job);
   info.setManagement(session.management);
@@ -85,7 +85,7 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
   status.setUptimeSeconds(seconds_since(started));
   bootstrap::set_knows(status);
   std::vector<uint32_t> sessions_on(units.size());
-  for (const auto& [pid, session] : sessions.all()) {
+  for (const auto& [id, session] : sessions.all()) {
     if (session.management) continue;
     for (const size_t unit : session.units) ++sessions_on[unit];
   }
@@ -100,7 +100,7 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
   }
   auto list = status.initSessions(static_cast<unsigned>(shown));
   unsigned next = 0;
-  for (const auto& [pid, session] : sessions.all()) {
+  for (const auto& [id, session] : sessions.all()) {
     if (next == shown) break;
     fill(list[next++], session, units);
   }

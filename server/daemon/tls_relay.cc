@@ -2,11 +2,8 @@
 
 #include <fmt/core.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include <cerrno>
-
-#include "server/handover/child_process.h"
 
 namespace fargpu::server {
 
@@ -16,23 +13,19 @@ Result<Fd> TlsRelays::start(Fd socket, const TlsRelayOptions& options) {
     return system_error("socketpair", errno);
   Fd ours(ends[0]);
   const Fd theirs(ends[1]);
-  ChildSetup setup;
+  ProcessSetup setup;
   setup.program = program_;
   setup.arguments = {fmt::format("--cert={}", options.certificate_file),
                      fmt::format("--key={}", options.key_file),
                      fmt::format("--peer={}", options.peer),
                      fmt::format("--milliseconds={}", options.milliseconds)};
   setup.descriptors = {{socket.get(), kTlsSocketFd}, {theirs.get(), kTlsPlainFd}};
-  FARGPU_ASSIGN_OR_RETURN(const pid_t pid, start_child(setup));
-  running_.insert(pid);
+  FARGPU_ASSIGN_OR_RETURN(const auto relay, WatchedProcess::start(loop_, launcher_, setup));
+  relay->on_end([this, key = relay.get()](const ProcessEnd&) {
+    std::erase_if(running_, [key](const auto& each) { return each.get() == key; });
+  });
+  running_.insert(relay);
   return ours;
-}
-
-void TlsRelays::reap() {
-  // Each relay by its pid: other children are waited for elsewhere.
-  for (auto pid = running_.begin(); pid != running_.end();) {
-    pid = ::waitpid(*pid, nullptr, WNOHANG) == 0 ? std::next(pid) : running_.erase(pid);
-  }
 }
 
 }  // namespace fargpu::server

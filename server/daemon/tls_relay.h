@@ -5,8 +5,6 @@
 // thread.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <set>
@@ -14,6 +12,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/status.h"
+#include "server/daemon/watched_process.h"
 
 namespace fargpu::server {
 
@@ -30,15 +29,16 @@ struct TlsRelayOptions {
 
 class TlsRelays {
  public:
-  explicit TlsRelays(std::string program) : program_(std::move(program)) {}
+  TlsRelays(boost::asio::io_context& loop, Launcher& launcher, std::string program)
+      : loop_(loop), launcher_(launcher), program_(std::move(program)) {}
   // Starts one for `socket`; the plain end.
   Result<Fd> start(Fd socket, const TlsRelayOptions& options);
-  // Reaps relays that have ended.
-  void reap();
 
  private:
+  boost::asio::io_context& loop_;
+  Launcher& launcher_;
   const std::string program_;
-  std::set<pid_t> running_;
+  std::set<std::shared_ptr<WatchedProcess>> running_;
 };
 
 }  // namespace fargpu::server

@@ -2,13 +2,11 @@
 
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
-#include "server/handover/child_process.h"
 #include "server/handover/worker_options.h"
 
 namespace fargpu::server {
@@ -45,9 +43,9 @@ std::vector<Grant::Environment> likely_grants(const Placement& placement) {
   return grants;
 }
 
-WorkersAhead::WorkersAhead(boost::asio::io_context& loop, Rules rules,
+WorkersAhead::WorkersAhead(boost::asio::io_context& loop, Launcher& launcher, Rules rules,
                            std::vector<Grant::Environment> grants)
-    : loop_(loop), rules_(std::move(rules)), timer_(loop) {
+    : loop_(loop), launcher_(launcher), rules_(std::move(rules)), timer_(loop) {
   for (Grant::Environment& granted : grants) grants_.push_back({std::move(granted)});
 }
 
@@ -78,7 +76,7 @@ std::optional<WorkersAhead::Worker> WorkersAhead::give(const Grant::Environment&
       Likely& grant = grants_[entry->grant];
       Worker worker = entry->worker;
       if (!worker.link->send_start(options, descriptors).ok()) {
-        dismiss(entry);  // it has died and was not reaped yet
+        dismiss(entry);  // it has died, and the loop has not seen that yet
         continue;
       }
       waiting_.erase(entry);
@@ -89,13 +87,13 @@ std::optional<WorkersAhead::Worker> WorkersAhead::give(const Grant::Environment&
   return std::nullopt;
 }
 
-void WorkersAhead::session_starts(pid_t worker) {
-  if (rules_.count > 0) starting_[worker] = Clock::now() + kStartTime;
+void WorkersAhead::session_starts(uint64_t session) {
+  if (rules_.count > 0) starting_[session] = Clock::now() + kStartTime;
   look();
 }
 
-void WorkersAhead::session_settled(pid_t worker) {
-  if (starting_.erase(worker) > 0) look();
+void WorkersAhead::session_settled(uint64_t session) {
+  if (starting_.erase(session) > 0) look();
 }
 
 void WorkersAhead::look_at_files() {
@@ -110,28 +108,24 @@ void WorkersAhead::drop_outdated() {
     const Entry entry = next++;
     if (entry->program == program && entry->driver == driver) continue;
     log::info("event=worker-ahead-replaced worker={} why=\"its program or driver was replaced\"",
-              entry->worker.pid);
+              entry->worker.process->id());
     dismiss(entry);
   }
 }
 
-void WorkersAhead::reap() {
-  std::erase_if(ending_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
-  for (auto next = waiting_.begin(); next != waiting_.end();) {
-    const Entry entry = next++;
-    int wait_status = 0;
-    if (::waitpid(entry->worker.pid, &wait_status, WNOHANG) != entry->worker.pid) continue;
-    const Waiting ended = std::move(*entry);
-    waiting_.erase(entry);
-    ended.worker.link->close();
-    const std::string& reason = ended.worker.link->last_words();
-    died(ended.grant, ended.since);
-    const auto pause = grants_[ended.grant].not_before - Clock::now();
-    log::warn("event=worker-ahead-died worker={} how=\"{}\" why=\"{}\" next-in={}ms",
-              ended.worker.pid, describe_wait_status(wait_status),
-              reason.empty() ? "the worker gave no reason" : reason,
-              std::chrono::duration_cast<milliseconds>(pause).count());
-  }
+void WorkersAhead::ended(const WorkerLink* link, const ProcessEnd& how) {
+  const Entry entry = find(link);
+  if (entry == waiting_.end()) return;
+  const Waiting ended = std::move(*entry);
+  waiting_.erase(entry);
+  ended.worker.link->close();
+  const std::string& reason = ended.worker.link->last_words();
+  died(ended.grant, ended.since);
+  const auto pause = grants_[ended.grant].not_before - Clock::now();
+  log::warn("event=worker-ahead-died worker={} how=\"{}\" why=\"{}\" next-in={}ms",
+            ended.worker.process->id(), how.describe(),
+            reason.empty() ? "the worker gave no reason" : reason,
+            std::chrono::duration_cast<milliseconds>(pause).count());
   look();
 }
 
@@ -156,7 +150,7 @@ void WorkersAhead::look() {
   if (!grant) return;
   auto earliest = grants_[*grant].not_before;
   std::erase_if(starting_, [now](const auto& session) { return session.second <= now; });
-  for (const auto& [pid, until] : starting_) earliest = std::max(earliest, until);
+  for (const auto& [session, until] : starting_) earliest = std::max(earliest, until);
   if (earliest > now) return look_at(earliest);
   start_for(*grant);
 }
@@ -201,37 +195,36 @@ void WorkersAhead::start_for(size_t grant) {
 Status WorkersAhead::start_one(size_t grant) {
   FARGPU_ASSIGN_OR_RETURN(auto control, make_control_sockets());
   // Before the worker is: a file that is replaced meanwhile is then another one.
-  Waiting entry{{-1, std::make_shared<WorkerLink>(loop_, std::move(control.first))},
+  Waiting entry{{nullptr, std::make_shared<WorkerLink>(loop_, std::move(control.first))},
                 grant,
                 FileIdentity(rules_.program),
                 FileIdentity(rules_.prepare.driver),
                 Clock::now()};
   const std::shared_ptr<WorkerLink> link = entry.worker.link;
-  const auto pid = std::make_shared<pid_t>(-1);
   FARGPU_RETURN_IF_ERROR(link->send_prepare(
-      rules_.prepare, [this, pid](const Status& status) { prepared(*pid, status); }));
-  ChildSetup setup;
+      rules_.prepare, [this, of = link.get()](const Status& status) { prepared(of, status); }));
+  ProcessSetup setup;
   setup.program = rules_.program;
   setup.arguments = {kAheadArgument};
   setup.environment = rules_.usual;
   const Grant::Environment& granted = grants_[grant].granted;
   setup.environment.insert(setup.environment.end(), granted.begin(), granted.end());
   setup.descriptors = {{control.second.get(), kControlFd}};
-  FARGPU_ASSIGN_OR_RETURN(*pid, start_child(setup));
-  entry.worker.pid = *pid;
-  link->start([this, pid = *pid](const Status& why) { broke(pid, why); });
+  FARGPU_ASSIGN_OR_RETURN(entry.worker.process, WatchedProcess::start(loop_, launcher_, setup));
+  entry.worker.process->on_end([this, of = link.get()](const ProcessEnd& how) { ended(of, how); });
+  link->start([this, of = link.get()](const Status& why) { broke(of, why); });
   waiting_.push_back(std::move(entry));
   return Status();
 }
 
-void WorkersAhead::prepared(pid_t worker, const Status& status) {
-  const Entry entry = find(worker);
+void WorkersAhead::prepared(const WorkerLink* link, const Status& status) {
+  const Entry entry = find(link);
   if (entry == waiting_.end()) return;
   if (status.ok()) {
     const Grant::Environment& granted = grants_[entry->grant].granted;
     entry->prepared = true;
-    log::info("event=worker-ahead worker={} grant=\"{}\" milliseconds={}", worker,
-              granted.empty() ? "" : granted.front().second,
+    log::info("event=worker-ahead worker={} grant=\"{}\" milliseconds={}",
+              entry->worker.process->id(), granted.empty() ? "" : granted.front().second,
               std::chrono::duration_cast<milliseconds>(Clock::now() - entry->since).count());
   } else {
     fail(entry, status.message());
@@ -239,23 +232,24 @@ void WorkersAhead::prepared(pid_t worker, const Status& status) {
   look();
 }
 
-void WorkersAhead::broke(pid_t worker, const Status& why) {
-  const Entry entry = find(worker);
+void WorkersAhead::broke(const WorkerLink* link, const Status& why) {
+  const Entry entry = find(link);
   if (entry == waiting_.end()) return;
-  log::error("event=worker-broke-protocol worker={} why=\"{}\"", worker, why.message());
+  log::error("event=worker-broke-protocol worker={} why=\"{}\"", entry->worker.process->id(),
+             why.message());
   fail(entry, "it broke the protocol");
   look();
 }
 
 void WorkersAhead::fail(Entry entry, const std::string& why) {
   died(entry->grant, entry->since);
-  log::warn("event=worker-ahead-failed worker={} why=\"{}\"", entry->worker.pid, why);
+  log::warn("event=worker-ahead-failed worker={} why=\"{}\"", entry->worker.process->id(), why);
   dismiss(entry);
 }
 
-WorkersAhead::Entry WorkersAhead::find(pid_t worker) {
+WorkersAhead::Entry WorkersAhead::find(const WorkerLink* link) {
   return std::find_if(waiting_.begin(), waiting_.end(),
-                      [worker](const Waiting& entry) { return entry.worker.pid == worker; });
+                      [link](const Waiting& entry) { return entry.worker.link.get() == link; });
 }
 
 // By a signal, too: it may be in the driver for long, or stopped. It has nothing to save.
@@ -263,8 +257,10 @@ void WorkersAhead::dismiss(Entry entry) {
   const Waiting dismissed = std::move(*entry);
   waiting_.erase(entry);
   dismissed.worker.link->close();
-  ::kill(dismissed.worker.pid, SIGKILL);
-  ending_.insert(dismissed.worker.pid);
+  const auto& process = dismissed.worker.process;
+  process->on_end([this, key = process.get()](const ProcessEnd&) { ending_.erase(key); });
+  process->signal(SIGKILL);
+  ending_.emplace(process.get(), process);
 }
 
 }  // namespace fargpu::server

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <sys/stat.h>
-#include <sys/types.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -21,11 +20,11 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "server/daemon/watched_process.h"
 #include "server/daemon/worker_link.h"
 #include "server/placement/placement.h"
 
@@ -55,11 +54,12 @@ class WorkersAhead {
     std::chrono::milliseconds limit = std::chrono::seconds(30);
   };
   struct Worker {
-    pid_t pid = -1;
+    std::shared_ptr<WatchedProcess> process;
     std::shared_ptr<WorkerLink> link;
   };
 
-  WorkersAhead(boost::asio::io_context& loop, Rules rules, std::vector<Grant::Environment> grants);
+  WorkersAhead(boost::asio::io_context& loop, Launcher& launcher, Rules rules,
+               std::vector<Grant::Environment> grants);
   ~WorkersAhead();
 
   // Starts them. Before, and after stop(), there are none.
@@ -70,14 +70,12 @@ class WorkersAhead {
   // and its end are the caller's then. None: a fresh one has to be started.
   std::optional<Worker> give(const Grant::Environment& granted, const WorkerOptions& options,
                              std::span<const int> descriptors);
-  // Sessions that are starting, by their worker's process: until they settle, or end, or have taken
-  // a second, no worker is started.
-  void session_starts(pid_t worker);
-  void session_settled(pid_t worker);
+  // Sessions that are starting: until they settle, or end, or have taken a second, no worker is
+  // started.
+  void session_starts(uint64_t session);
+  void session_settled(uint64_t session);
   // Replaces those whose files on disk have changed.
   void look_at_files();
-  // Reaps those that have ended.
-  void reap();
 
   // How many there are, also those that are still opening their driver.
   size_t size() const { return waiting_.size(); }
@@ -106,9 +104,11 @@ class WorkersAhead {
   // Starts one, or has it tried later.
   void start_for(size_t grant);
   Status start_one(size_t grant);
-  void prepared(pid_t worker, const Status& status);
-  void broke(pid_t worker, const Status& why);
-  Entry find(pid_t worker);
+  // Of the worker at that end of a link; without effect for one that is not there any more.
+  void prepared(const WorkerLink* link, const Status& status);
+  void broke(const WorkerLink* link, const Status& why);
+  void ended(const WorkerLink* link, const ProcessEnd& how);
+  Entry find(const WorkerLink* link);
   // Ends those whose files have changed.
   void drop_outdated();
   // Ends one that is of no use: counts as a death.
@@ -120,12 +120,15 @@ class WorkersAhead {
   void look_at(Clock::time_point time);
 
   boost::asio::io_context& loop_;
+  Launcher& launcher_;
   const Rules rules_;
   std::vector<Likely> grants_;
   boost::asio::steady_timer timer_;
-  std::list<Waiting> waiting_;                   // the oldest first
-  std::set<pid_t> ending_;                       // dismissed, to be reaped
-  std::map<pid_t, Clock::time_point> starting_;  // sessions, with the time until which they count
+  std::list<Waiting> waiting_;  // the oldest first
+  // Dismissed, until their end.
+  std::map<const WatchedProcess*, std::shared_ptr<WatchedProcess>> ending_;
+  std::map<uint64_t, Clock::time_point>
+      starting_;  // sessions, with the time until which they count
   bool running_ = false;
 };
 

@@ -2,12 +2,9 @@
 
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/wait.h>
 
-#include <cerrno>
-
-#include "server/handover/child_process.h"
 #include "server/handover/control_socket.h"
+#include "server/handover/launcher.h"
 #include "server/handover/worker_messages.h"
 
 namespace fargpu::server {
@@ -25,24 +22,23 @@ Result<ReceivedMessage> answer_on(int socket) {
 
 }  // namespace
 
-Result<Inventory> probe(const std::string& worker_program, const std::string& driver,
+Result<Inventory> probe(Launcher& launcher, const std::string& worker_program,
+                        const std::string& driver,
                         const std::vector<std::pair<std::string, std::string>>& environment) {
   FARGPU_ASSIGN_OR_RETURN(auto sockets, make_control_sockets());
-  ChildSetup setup;
+  ProcessSetup setup;
   setup.program = worker_program;
   setup.environment = environment;
   setup.descriptors = {{sockets.second.get(), kControlFd}};
   // Sent before the probe starts, so that the message is there when it looks.
   FARGPU_RETURN_IF_ERROR(
       send_message(sockets.first.get(), encode_probe(driver), transport::Clock::now()));
-  FARGPU_ASSIGN_OR_RETURN(const pid_t pid, start_child(setup));
+  FARGPU_ASSIGN_OR_RETURN(const auto process, launcher.start(setup));
   sockets.second.reset();
   const auto answer = answer_on(sockets.first.get());
   const bool ends = answer.ok() || answer.status().code() == StatusCode::kLost;
-  if (!ends) ::kill(pid, SIGKILL);
-  int wait_status = 0;
-  while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
-  }
+  if (!ends) process->signal(SIGKILL);
+  const auto end = await_end(*process, transport::kNoDeadline);
   if (answer.ok()) return parse_inventory(answer->body());
   if (answer.status().code() == StatusCode::kTimeout) {
     return Status(StatusCode::kTimeout,
@@ -51,7 +47,7 @@ Result<Inventory> probe(const std::string& worker_program, const std::string& dr
   }
   if (!ends) return answer.status();
   return Status(StatusCode::kDriver, fmt::format("the probe of driver '{}' {}", driver,
-                                                 describe_wait_status(wait_status)));
+                                                 end ? end->describe() : "did not end"));
 }
 
 }  // namespace fargpu::server

@@ -12,6 +12,8 @@
 
 namespace fargpu::server {
 
+class Launcher;
+
 struct Inventory {
   std::string driver_path;
   int driver_version = 0;  // cuDriverGetVersion: 13000
@@ -20,7 +22,8 @@ struct Inventory {
 
 // Runs the probe, and waits for it. `driver`: "auto", "sim" or a path. kDriver: the probe's
 // own error, or how it ended; kNotFound when there is no GPU; kTimeout.
-Result<Inventory> probe(const std::string& worker_program, const std::string& driver,
+Result<Inventory> probe(Launcher& launcher, const std::string& worker_program,
+                        const std::string& driver,
                         const std::vector<std::pair<std::string, std::string>>& environment);
 
 }  // namespace fargpu::server

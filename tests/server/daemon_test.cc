@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -21,9 +20,9 @@
 #include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
-#include "server/handover/child_process.h"
+#include "server/handover/child_launcher.h"
 #include "server/handover/worker_messages.h"
-#include "tests/server/run_child.h"
+#include "tests/server/run_process.h"
 
 namespace fargpu::server {
 namespace {
@@ -63,9 +62,9 @@ class DaemonTest : public ::testing::Test {
     ::chmod((folder_ + "/worker").c_str(), 0755);
   }
   void TearDown() override {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, nullptr, 0);
+    if (daemon_ != nullptr) {
+      daemon_->signal(SIGKILL);
+      await_end(*daemon_, transport::kNoDeadline);
     }
     std::filesystem::remove_all(folder_);
   }
@@ -77,31 +76,31 @@ class DaemonTest : public ::testing::Test {
   }
 
   void start(std::vector<std::string> more = {}) {
-    ChildSetup setup{FARGPU_DAEMON,
-                     {"--worker", folder_ + "/worker", "--listen", "127.0.0.1:0", "--port-file",
-                      folder_ + "/port", "--runtime-dir", folder_,
-                      // the script serves only sessions that it is started with
-                      "--workers-ahead", "0"},
-                     {{"FARGPU_LOG", "error"}},
-                     {}};
+    ProcessSetup setup{FARGPU_DAEMON,
+                       {"--worker", folder_ + "/worker", "--listen", "127.0.0.1:0", "--port-file",
+                        folder_ + "/port", "--runtime-dir", folder_,
+                        // the script serves only sessions that it is started with
+                        "--workers-ahead", "0"},
+                       {{"FARGPU_LOG", "error"}},
+                       {}};
     setup.arguments.insert(setup.arguments.end(), more.begin(), more.end());
-    auto pid = start_child(setup);
-    ASSERT_TRUE(pid.ok());
-    pid_ = *pid;
+    auto started = launcher_.start(setup);
+    ASSERT_TRUE(started.ok());
+    daemon_ = std::move(*started);
     bool ended = false;
     ASSERT_TRUE(eventually([&] {
-      ended = ended || ::waitpid(pid_, nullptr, WNOHANG) == pid_;
-      if (ended) pid_ = -1;
+      ended = daemon_->end().has_value();
       return ended || static_cast<bool>(std::ifstream(folder_ + "/port") >> port_);
     }));
     ASSERT_FALSE(ended) << "the daemon ended before it listened";
   }
+  // The exit code; a signal that has killed it is negative.
   int wait_for_exit() {
-    int status = 0;
-    const bool gone = eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
-    EXPECT_TRUE(gone);
-    if (gone) pid_ = -1;
-    return status;
+    const auto end = await_end(*daemon_, Clock::now() + kLimit);
+    EXPECT_TRUE(end.has_value());
+    if (!end) return -1;
+    daemon_.reset();
+    return end->signal == 0 ? end->code : -end->signal;
   }
 
   Fd connect() {
@@ -231,7 +230,8 @@ class DaemonTest : public ::testing::Test {
   }
 
   std::string folder_;
-  pid_t pid_ = -1;
+  ChildLauncher launcher_;
+  std::unique_ptr<LaunchedProcess> daemon_;
   uint16_t port_ = 0;
 };
 
@@ -295,7 +295,7 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
   EXPECT_EQ(status("secret").sessions, 0u);
 
   std::ofstream(token) << "changed\n";
-  ::kill(pid_, SIGHUP);
+  daemon_->signal(SIGHUP);
   EXPECT_TRUE(eventually([&] {
     const Fd socket = connect();
     send_hello(
@@ -441,7 +441,7 @@ TEST_F(DaemonTest, AHolderThatSpeaksOrGoesEndsItsJobAlone) {
     send_open_job(hasty);
   }  // gone before its answer
   EXPECT_TRUE(eventually([&] { return status().jobs == 1; }));
-  ::kill(pid_, SIGTERM);  // a job without sessions keeps no daemon
+  daemon_->signal(SIGTERM);  // a job without sessions keeps no daemon
   EXPECT_EQ(wait_for_exit(), 0);
 }
 
@@ -470,7 +470,7 @@ TEST_F(DaemonTest, AProgramInAJobMayStartSessionsDuringTheDrain) {
   Fd first = connect();
   send_hello(first, [&](schema::Hello::Builder h) { show(h, job.id, job.key); });
   ASSERT_EQ(first_line(first), "GPU-11111111");
-  ::kill(pid_, SIGTERM);
+  daemon_->signal(SIGTERM);
   EXPECT_TRUE(eventually([&] {
     const Fd other = connect();
     send_open_job(other, [](auto request) { request.setGpus(1000); });
@@ -530,7 +530,7 @@ TEST_F(DaemonTest, SigtermWaitsForSessionsAndRefusesNewOnes) {
   Fd session = connect();
   send_hello(session);
   EXPECT_EQ(first_line(session), "GPU-11111111");
-  ::kill(pid_, SIGTERM);
+  daemon_->signal(SIGTERM);
   // Asks for more than there is, so that it is refused also before the daemon has seen the signal.
   EXPECT_TRUE(eventually([&] {
     const Fd early = connect();
@@ -543,7 +543,7 @@ TEST_F(DaemonTest, SigtermWaitsForSessionsAndRefusesNewOnes) {
   const Fd late = connect();
   send_hello(late);
   expect_refusal(late, schema::Refusal::Reason::DRAINING);
-  EXPECT_EQ(::waitpid(pid_, nullptr, WNOHANG), 0);
+  EXPECT_FALSE(daemon_->end());
   session.reset();
   const int status = wait_for_exit();
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -554,7 +554,7 @@ TEST_F(DaemonTest, TheDrainEndsSessionsThatStay) {
   const Fd session = connect();
   send_hello(session);
   EXPECT_EQ(first_line(session), "GPU-11111111");
-  ::kill(pid_, SIGTERM);
+  daemon_->signal(SIGTERM);
   EXPECT_TRUE(closed(session));
   EXPECT_EQ(wait_for_exit(), 0);
 }
@@ -579,7 +579,7 @@ TEST_F(DaemonTest, ListensOnAUnixSocketAndRemovesIt) {
   struct stat about {};
   ASSERT_EQ(::stat(path.c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0700u & about.st_mode);
-  ::kill(pid_, SIGTERM);
+  daemon_->signal(SIGTERM);
   EXPECT_EQ(wait_for_exit(), 0);
   EXPECT_NE(::stat(path.c_str(), &about), 0);
 }
@@ -601,18 +601,18 @@ TEST_F(DaemonTest, BadFlagsAndFilesAreOneLineAndAnExitCode) {
       {{"--worker", "/nonexistent/worker"}, 1, "/nonexistent/worker"},
   };
   for (const auto& c : cases) {
-    ChildSetup setup{"/bin/sh",
-                     {"-c", "exec 2>&1; exec \"$@\"", "sh", FARGPU_DAEMON, "--worker",
-                      folder_ + "/worker", "--listen", "127.0.0.1:0"},
-                     {},
-                     {}};
+    ProcessSetup setup{"/bin/sh",
+                       {"-c", "exec 2>&1; exec \"$@\"", "sh", FARGPU_DAEMON, "--worker",
+                        folder_ + "/worker", "--listen", "127.0.0.1:0"},
+                       {},
+                       {}};
     setup.environment = {{"FARGPU_LOG", "error"}};
     if (c.arguments[0] == "--worker") setup.arguments.resize(4);
     if (c.arguments[0] == "--listen") setup.arguments.resize(6);
     setup.arguments.insert(setup.arguments.end(), c.arguments.begin(), c.arguments.end());
-    const auto output = run_child(setup, kLimit);
+    const auto output = run_process(launcher_, setup, kLimit);
     ASSERT_TRUE(output.ok());
-    EXPECT_EQ(WEXITSTATUS(output->wait_status), c.code) << output->text;
+    EXPECT_EQ(output->end.code, c.code) << output->text;
     EXPECT_THAT(output->text, HasSubstr(c.says));
   }
 }

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,84 +10,19 @@
 #include <iterator>
 
 #include "server/daemon/runtime_folder.h"
-#include "server/handover/child_process.h"
+#include "server/handover/child_launcher.h"
 #include "server/handover/inventory.h"
 #include "server/handover/session_statistics.h"
 #include "tests/server/keeps_no_modes.h"
-#include "tests/server/run_child.h"
 
 namespace fargpu::server {
 namespace {
 
-using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-ChildSetup shell(const std::string& script) { return {"/bin/sh", {"-c", script}, {}, {}}; }
-
-TEST(ChildProcess, CollectsOutputAndStatus) {
-  const auto output = run_child(shell("echo hello; exit 3"), seconds(20));
-  ASSERT_TRUE(output.ok());
-  EXPECT_EQ(output->text, "hello\n");
-  EXPECT_EQ(describe_wait_status(output->wait_status), "exited with 3");
-}
-
-TEST(ChildProcess, IsKilledAtItsDeadline) {
-  EXPECT_EQ(run_child(shell("exec sleep 60"), std::chrono::milliseconds(100)).status().code(),
-            StatusCode::kTimeout);
-}
-
-TEST(ChildProcess, OutputIsLimited) {
-  const auto output = run_child(shell("yes"), seconds(60));
-  ASSERT_TRUE(output.ok());
-  EXPECT_LE(output->text.size(), (1u << 20) + 4096);
-  EXPECT_TRUE(WIFSIGNALED(output->wait_status));
-}
-
-TEST(ChildProcess, AMissingProgramIsAnErrorWithItsName) {
-  const auto output = run_child({"/nonexistent/worker", {}, {}, {}}, seconds(20));
-  EXPECT_THAT(output.status().message(), HasSubstr("/nonexistent/worker"));
-}
-
-// A worker must not hold another session's socket: only what is listed gets in, under the numbers
-// that were asked for.
-TEST(ChildProcess, InheritsExactlyTheListedDescriptors) {
-  const Fd kept(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Fd leaked(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  ChildSetup setup = shell("ls /proc/self/fd | wc -l; ls -l /proc/$$/fd");
-  setup.descriptors = {{kept.get(), 5}, {kept.get(), 4}};
-  const auto output = run_child(setup, seconds(20));
-  ASSERT_TRUE(output.ok());
-  EXPECT_THAT(output->text, HasSubstr(" 4 -> /dev/null"));
-  EXPECT_THAT(output->text, HasSubstr(" 5 -> /dev/null"));
-  for (int fd = 6; fd < 80; ++fd) {
-    EXPECT_EQ(output->text.find(fmt::format(" {} -> /dev/null", fd)), std::string::npos) << fd;
-  }
-}
-
-TEST(ChildProcess, EnvironmentIsOursWithChanges) {
-  ::setenv("FARGPU_TEST_KEPT", "kept", 1);
-  ::setenv("FARGPU_TEST_CHANGED", "old", 1);
-  ChildSetup setup = shell("echo $FARGPU_TEST_KEPT $FARGPU_TEST_CHANGED");
-  setup.environment = {{"FARGPU_TEST_CHANGED", "new"}};
-  EXPECT_EQ(run_child(setup, seconds(20))->text, "kept new\n");
-}
-
-// As when a daemon is started inside a job.
-TEST(ChildProcess, WhatBelongsToAClientIsNotPassedOn) {
-  ::setenv("FARGPU_JOB", "id-key", 1);
-  ::setenv("FARGPU_TOKEN", "secret", 1);
-  EXPECT_EQ(run_child(shell("echo \"$FARGPU_JOB,$FARGPU_TOKEN\""), seconds(20))->text, ",\n");
-  ::unsetenv("FARGPU_JOB");
-  ::unsetenv("FARGPU_TOKEN");
-}
-
-TEST(ChildProcess, ASignalIsNamed) {
-  const auto output = run_child(shell("kill -9 $$"), seconds(20));
-  EXPECT_THAT(describe_wait_status(output->wait_status), HasSubstr("signal 9"));
-}
-
 TEST(Inventory, AProbeThatCrashesIsADriverError) {
-  const auto inventory = probe("/bin/false", "auto", {});
+  ChildLauncher launcher;
+  const auto inventory = probe(launcher, "/bin/false", "auto", {});
   EXPECT_EQ(inventory.status().code(), StatusCode::kDriver);
   EXPECT_THAT(inventory.status().message(), HasSubstr("exited with 1"));
 }

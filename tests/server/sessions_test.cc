@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,9 +14,10 @@
 #include "common/transport/frame_io.h"
 #include "common/wire/control.h"
 #include "server/daemon/listeners.h"
-#include "server/handover/child_process.h"
+#include "server/handover/child_launcher.h"
 #include "server/job/job_keeper.h"
 #include "server/placement/host_placement.h"
+#include "tests/server/distant_launcher.h"
 
 namespace fargpu::server {
 namespace {
@@ -28,17 +28,23 @@ using transport::Clock;
 
 constexpr auto kLimit = seconds(120);
 
-// A daemon without its face: admits whoever connects.
-class SessionsTest : public ::testing::Test {
+// A daemon without its face: admits whoever connects. Its workers are children, or those of another
+// process.
+class SessionsTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(FARGPU_PROGRAM)) GTEST_SKIP() << FARGPU_PROGRAM << " is not built";
+    if (GetParam()) {
+      launcher_ = std::make_unique<DistantLauncher>();
+    } else {
+      launcher_ = std::make_unique<ChildLauncher>();
+    }
     std::string pattern = ::testing::TempDir() + "/fargpu-sessions-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_path_ = pattern;
     config_.driver = "sim";
     config_.sim_gpus = 1;
-    auto inventory = probe(worker_, config_.driver, driver_environment(config_));
+    auto inventory = probe(*launcher_, worker_, config_.driver, driver_environment(config_));
     ASSERT_TRUE(inventory.ok()) << inventory.status().message();
     inventory_ = std::move(*inventory);
     auto folder = RuntimeFolder::create(folder_path_);
@@ -47,16 +53,16 @@ class SessionsTest : public ::testing::Test {
     placement_.emplace(inventory_.units, config_.placement);
     keeper_.emplace(loop_, *placement_, ids_,
                     JobKeeper::Rules{{config_.placement.max_sessions, config_.job_grace}, 0});
-    sessions_.emplace(Sessions::Host{config_, worker_, *folder_, inventory_, loop_}, ids_,
-                      [this](const SessionRecord& record) { keeper_->leave(record.seat); });
+    sessions_.emplace(Sessions::Host{config_, worker_, *folder_, inventory_, loop_, *launcher_},
+                      ids_, [this](const SessionRecord& record) { keeper_->leave(record.seat); });
     listeners_.emplace(loop_,
                        [this](Fd socket, const std::string& peer) { admit(std::move(socket)); });
     ASSERT_TRUE(listeners_->add(folder_path_ + "/socket").ok());
   }
   void TearDown() override {
-    if (program_ > 0) {
-      ::kill(program_, SIGKILL);
-      ::waitpid(program_, nullptr, 0);
+    if (program_ != nullptr) {
+      program_->signal(SIGKILL);
+      await_end(*program_, transport::kNoDeadline);
     }
     if (sessions_) {
       sessions_->kill_all(SIGKILL);
@@ -83,7 +89,6 @@ class SessionsTest : public ::testing::Test {
     for (const auto end = Clock::now() + kLimit; Clock::now() < end;) {
       loop_.restart();
       loop_.run_for(milliseconds(5));
-      if (sessions_) sessions_->reap();
       if (condition()) return true;
     }
     return condition();
@@ -94,22 +99,22 @@ class SessionsTest : public ::testing::Test {
     const Fd reading(ends[0]);
     goes_on_.reset(ends[1]);
     constexpr const char* kDescriptor = "5";
-    const auto pid = start_child({FARGPU_CLI,
-                                  {"run", "--no-check", "--server", folder_path_ + "/socket", "--",
-                                   FARGPU_PROGRAM, kDescriptor},
-                                  {},
-                                  {{reading.get(), 5}}});
-    ASSERT_TRUE(pid.ok());
-    program_ = *pid;
+    auto program = programs_.start({FARGPU_CLI,
+                                    {"run", "--no-check", "--server", folder_path_ + "/socket",
+                                     "--", FARGPU_PROGRAM, kDescriptor},
+                                    {},
+                                    {{reading.get(), 5}}});
+    ASSERT_TRUE(program.ok());
+    program_ = std::move(*program);
     ASSERT_TRUE(eventually([this] { return !sessions_->all().empty(); }));
     session_ = sessions_->all().begin()->second.id;
   }
   void end_program_rightly() {
     goes_on_.reset();
-    int status = -1;
-    ASSERT_TRUE(eventually([&] { return ::waitpid(program_, &status, WNOHANG) == program_; }));
-    program_ = -1;
-    EXPECT_EQ(describe_wait_status(status), "exited with 0");
+    std::optional<ProcessEnd> end;
+    ASSERT_TRUE(eventually([&] { return (end = program_->end()).has_value(); }));
+    program_.reset();
+    EXPECT_EQ(end->describe(), "exited with 0");
   }
   // Runs the loop until the answer is there.
   template <typename Ask>
@@ -126,6 +131,7 @@ class SessionsTest : public ::testing::Test {
 
   const std::string worker_ = FARGPU_WORKER;
   std::string folder_path_;
+  std::unique_ptr<Launcher> launcher_;
   boost::asio::io_context loop_;
   DaemonConfig config_;
   Inventory inventory_;
@@ -136,11 +142,12 @@ class SessionsTest : public ::testing::Test {
   std::optional<Sessions> sessions_;
   std::optional<Listeners> listeners_;
   Fd goes_on_;
-  pid_t program_ = -1;
+  ChildLauncher programs_;
+  std::unique_ptr<LaunchedProcess> program_;
   uint64_t session_ = 0;
 };
 
-TEST_F(SessionsTest, IsStoppedInTheMiddleOfItsWorkAndGoesOnLater) {
+TEST_P(SessionsTest, IsStoppedInTheMiddleOfItsWorkAndGoesOnLater) {
   ASSERT_NO_FATAL_FAILURE(start_program());
   ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
   for (int i = 0; i < 5; ++i) {
@@ -161,28 +168,31 @@ TEST_F(SessionsTest, IsStoppedInTheMiddleOfItsWorkAndGoesOnLater) {
   end_program_rightly();
 }
 
-TEST_F(SessionsTest, FinishesWhatTheGpuDoesAndEnds) {
+TEST_P(SessionsTest, FinishesWhatTheGpuDoesAndEnds) {
   ASSERT_NO_FATAL_FAILURE(start_program());
   ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
   sessions_->finish_all(milliseconds(kLimit));
   EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
 }
 
-TEST_F(SessionsTest, AStoppedSessionEndsWithItsClient) {
+TEST_P(SessionsTest, AStoppedSessionEndsWithItsClient) {
   ASSERT_NO_FATAL_FAILURE(start_program());
   ASSERT_TRUE(eventually([this] { return report().calls > 200; }));
   EXPECT_TRUE(
       answer([this](auto done) { sessions_->stop(session_, milliseconds(kLimit), done); }).stopped);
-  ::kill(program_, SIGKILL);
+  program_->signal(SIGKILL);
   EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
 }
 
-TEST_F(SessionsTest, AStrangersIdIsNotFound) {
+TEST_P(SessionsTest, AStrangersIdIsNotFound) {
   std::optional<Result<WorkerReport>> answer;
   sessions_->report(4711, [&answer](const Result<WorkerReport>& report) { answer = report; });
   ASSERT_TRUE(eventually([&] { return answer.has_value(); }));
   EXPECT_EQ(answer->status().code(), StatusCode::kNotFound);
 }
+
+INSTANTIATE_TEST_SUITE_P(Launchers, SessionsTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Distant" : "Children"; });
 
 }  // namespace
 }  // namespace fargpu::server

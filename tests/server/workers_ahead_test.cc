@@ -15,6 +15,7 @@
 #include <functional>
 #include <iterator>
 
+#include "server/handover/child_launcher.h"
 #include "server/placement/host_placement.h"
 
 namespace fargpu::server {
@@ -61,10 +62,8 @@ class WorkersAheadTest : public ::testing::Test {
   }
   void TearDown() override {
     ahead_.reset();
-    for (const pid_t pid : given_) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
+    for (const auto& worker : given_) worker.process->signal(SIGKILL);
+    EXPECT_TRUE(eventually([this] { return ended_ == given_.size(); }));
     std::filesystem::remove_all(folder_);
   }
 
@@ -85,7 +84,7 @@ class WorkersAheadTest : public ::testing::Test {
     for (size_t i = 0; i < gpus; ++i) units.push_back({gpu(i), "GPU", 1000, {}});
     placement_.emplace(units, PlacementLimits{});
     ahead_.emplace(
-        loop_,
+        loop_, launcher_,
         WorkersAhead::Rules{count, program(), {::getpid(), folder_ + "/driver", {}}, {}, limit},
         likely_grants(*placement_));
     ahead_->start();
@@ -99,7 +98,6 @@ class WorkersAheadTest : public ::testing::Test {
     for (const auto end = Clock::now() + kLimit; Clock::now() < end;) {
       loop_.restart();
       loop_.run_for(milliseconds(5));
-      ahead_->reap();
       if (condition()) return true;
     }
     return condition();
@@ -123,11 +121,13 @@ class WorkersAheadTest : public ::testing::Test {
   pid_t give(const Grant::Environment& granted) {
     const auto worker = ahead_->give(granted, WorkerOptions{}, {});
     if (!worker) return -1;
-    given_.push_back(worker->pid);
-    links_.push_back(worker->link);
-    ahead_->session_starts(worker->pid);
-    return worker->pid;
+    given_.push_back(*worker);
+    worker->process->on_end([this](const ProcessEnd&) { ++ended_; });
+    ahead_->session_starts(session_of(worker->process->id()));
+    return worker->process->id();
   }
+  // A session for each worker.
+  static uint64_t session_of(pid_t worker) { return static_cast<uint64_t>(worker) + 1'000'000; }
   // The same, once one has said that it knows how to be given one.
   pid_t take(const Grant::Environment& granted) {
     pid_t worker = -1;
@@ -137,10 +137,11 @@ class WorkersAheadTest : public ::testing::Test {
 
   std::string folder_;
   boost::asio::io_context loop_;
+  ChildLauncher launcher_;
   std::optional<HostPlacement> placement_;
   std::optional<WorkersAhead> ahead_;
-  std::vector<pid_t> given_;
-  std::vector<std::shared_ptr<WorkerLink>> links_;
+  std::vector<WorkersAhead::Worker> given_;
+  size_t ended_ = 0;  // of those
 };
 
 TEST_F(WorkersAheadTest, ThereAreSoManyForEachGpu) {
@@ -165,7 +166,7 @@ TEST_F(WorkersAheadTest, EachServesOneSession) {
   const pid_t first = take(grant({1, 0, {}}));
   ASSERT_GT(first, 0);
   EXPECT_EQ(give(grant({1, 0, {}})), -1);
-  ahead_->session_settled(first);
+  ahead_->session_settled(session_of(first));
   ASSERT_TRUE(has(1));
   const pid_t second = take(grant({1, 0, {}}));
   EXPECT_GT(second, 0);
@@ -178,7 +179,7 @@ TEST_F(WorkersAheadTest, ASessionThatStartsIsNotDisturbed) {
   const pid_t first = take(grant({1, 0, {}}));
   run_for(milliseconds(300));
   EXPECT_EQ(ahead_->size(), 0u);
-  ahead_->session_settled(first);
+  ahead_->session_settled(session_of(first));
   EXPECT_EQ(ahead_->size(), 1u);
 }
 
@@ -229,14 +230,14 @@ TEST_F(WorkersAheadTest, OneThatHasDiedIsNotTaken) {
   ASSERT_TRUE(has(2));
   run_for(milliseconds(100));
   const pid_t first = take(grant({1, 0, {}}));
-  ahead_->session_settled(first);
+  ahead_->session_settled(session_of(first));
   ASSERT_TRUE(has(2));
   // Their script has come to its end: none has a child which keeps the socket open.
   ASSERT_TRUE(eventually([&ours] {
     const auto pids = ours();
     return std::all_of(pids.begin(), pids.end(), [](pid_t pid) { return name_of(pid) == "cat"; });
   }));
-  // Nobody has noticed it yet: not reaped, the loop does not run.
+  // Nobody has noticed it yet: the loop does not run.
   for (const pid_t pid : ours()) {
     if (pid == first) continue;
     ::kill(pid, SIGKILL);
@@ -280,7 +281,7 @@ TEST_F(WorkersAheadTest, AGpuWhoseWorkersDieTakesNoneFromTheOthers) {
   // Nor does it have the others wait: its own pause is about a second by now.
   const pid_t taken = take(grant({0, 0, {"1"}}));
   const auto before = Clock::now();
-  ahead_->session_settled(taken);
+  ahead_->session_settled(session_of(taken));
   EXPECT_TRUE(eventually([this] { return starts_of(1) == 3; }));
   EXPECT_LT(Clock::now() - before, milliseconds(700));
 }
@@ -313,12 +314,7 @@ TEST_F(WorkersAheadTest, OneThatBreaksTheProtocolIsNoneAtOnce) {
   write("more", MessageBytes(64, std::byte{0xff}));
   start(1);
   ASSERT_EQ(ahead_->size(), 1u);
-  // Its end is not noticed: nobody reaps.
-  for (const auto end = Clock::now() + kLimit; ahead_->size() > 0 && Clock::now() < end;) {
-    loop_.restart();
-    loop_.run_for(milliseconds(5));
-  }
-  EXPECT_EQ(ahead_->size(), 0u);
+  EXPECT_TRUE(eventually([this] { return ahead_->size() == 0; }));
   std::filesystem::remove(folder_ + "/more");
   EXPECT_TRUE(has(1));
   EXPECT_GT(take(grant({1, 0, {}})), 0);

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,25 +12,27 @@
 #include <string>
 
 #include "common/base/fd.h"
-#include "server/handover/child_process.h"
+#include "server/handover/launcher.h"
 
 namespace fargpu::server {
 
-struct ChildOutput {
+struct ProcessOutput {
   std::string text;  // its stdout, at most 1 MiB
-  int wait_status = 0;
+  ProcessEnd end;
 };
 // Kills it at the deadline (kTimeout).
-inline Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds limit) {
+inline Result<ProcessOutput> run_process(Launcher& launcher, ProcessSetup setup,
+                                         std::chrono::milliseconds limit) {
+  constexpr size_t kMost = 1u << 20;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
   Fd reading(ends[0]);
   Fd writing(ends[1]);
   setup.descriptors.emplace_back(writing.get(), 1);
-  FARGPU_ASSIGN_OR_RETURN(const pid_t pid, start_child(setup));
+  FARGPU_ASSIGN_OR_RETURN(const auto process, launcher.start(setup));
   writing.reset();
 
-  ChildOutput output;
+  ProcessOutput output;
   const auto deadline = std::chrono::steady_clock::now() + limit;
   bool timed_out = false;
   while (true) {
@@ -45,11 +46,10 @@ inline Result<ChildOutput> run_child(ChildSetup setup, std::chrono::milliseconds
     if (ready > 0 && got < 0 && errno == EINTR) continue;
     timed_out = ready == 0;
     if (got > 0) output.text.append(buffer, static_cast<size_t>(got));
-    if (got <= 0 || output.text.size() > (1u << 20)) break;
+    if (got <= 0 || output.text.size() > kMost) break;
   }
-  if (timed_out || output.text.size() > (1u << 20)) ::kill(pid, SIGKILL);
-  while (::waitpid(pid, &output.wait_status, 0) < 0 && errno == EINTR) {
-  }
+  if (timed_out || output.text.size() > kMost) process->signal(SIGKILL);
+  output.end = await_end(*process, transport::kNoDeadline).value_or(ProcessEnd{.code = -1});
   if (timed_out) {
     return Status(StatusCode::kTimeout, fmt::format("{} did not answer within {} s", setup.program,
                                                     limit.count() / 1000));

@@ -1,16 +1,15 @@
-#include "server/handover/child_process.h"
+#include "server/handover/child_launcher.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/personality.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <string_view>
 
@@ -76,9 +75,7 @@ class LowMappings {
   const int before_;
 };
 
-}  // namespace
-
-Result<pid_t> start_child(const ChildSetup& setup) {
+Result<pid_t> spawn(const ProcessSetup& setup) {
   std::vector<std::string> arguments = {setup.program};
   arguments.insert(arguments.end(), setup.arguments.begin(), setup.arguments.end());
   std::vector<std::string> environment = merged_environment(setup.environment);
@@ -124,13 +121,59 @@ Result<pid_t> start_child(const ChildSetup& setup) {
   return pid;
 }
 
-std::string describe_wait_status(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(wait_status),
-                       strsignal(WTERMSIG(wait_status)),
-                       WCOREDUMP(wait_status) ? " and left a core dump" : "");
+class Child final : public LaunchedProcess {
+ public:
+  Child(pid_t pid, Fd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  ~Child() override { (void)end(); }
+  int id() const override { return pid_; }
+  void signal(int number) override {
+    ::syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0);
   }
-  return fmt::format("exited with {}", WEXITSTATUS(wait_status));
+  int end_descriptor() const override { return pidfd_.get(); }
+  std::optional<ProcessEnd> end() override;
+
+ private:
+  const pid_t pid_;
+  const Fd pidfd_;
+  std::optional<ProcessEnd> end_;
+};
+
+std::optional<ProcessEnd> Child::end() {
+  if (end_) return end_;
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) == 0) {
+    if (info.si_pid == pid_) {
+      const bool exited = info.si_code == CLD_EXITED;
+      end_ = {exited ? info.si_status : 0, exited ? 0 : info.si_status, info.si_code == CLD_DUMPED};
+    }
+  } else if (errno == ECHILD) {
+    end_ = {.code = -1};  // somebody else in this process has waited for it
+  }
+  return end_;
+}
+
+}  // namespace
+
+ChildLauncher::ChildLauncher() {
+  struct sigaction now {};
+  if (::sigaction(SIGCHLD, nullptr, &now) == 0 &&
+      (now.sa_handler == SIG_IGN || (now.sa_flags & SA_NOCLDWAIT) != 0)) {
+    ::signal(SIGCHLD, SIG_DFL);
+  }
+}
+
+Result<std::unique_ptr<LaunchedProcess>> ChildLauncher::start(const ProcessSetup& setup) {
+  FARGPU_ASSIGN_OR_RETURN(const pid_t pid, spawn(setup));
+  // Nobody waits for the child before, so that the number is still its.
+  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {
+    const Status status = system_error("cannot watch the process of " + setup.program, errno);
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  }
+  return std::unique_ptr<LaunchedProcess>(std::make_unique<Child>(pid, std::move(pidfd)));
 }
 
 }  // namespace fargpu::server

@@ -1,0 +1,62 @@
+// Launcher: starts the processes of a daemon (workers, the probe, TLS relays), signals them and
+// learns of their ends. Only an implementation knows whose children they are: those of
+// ChildLauncher are this process's; a starter with other rights may have them as its own, and hand
+// over a descriptor for each and how it ended. So nothing else waits for a process id, sends a
+// signal to one, or finds a process by it. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/transport/transport.h"
+
+namespace fargpu::server {
+
+struct ProcessSetup {
+  std::string program;
+  std::vector<std::string> arguments;                            // without the program's name
+  std::vector<std::pair<std::string, std::string>> environment;  // set over the launcher's own
+  // ours -> the process's number; besides them it gets 0 (null), 1 and 2
+  std::vector<std::pair<int, int>> descriptors;
+};
+
+struct ProcessEnd {
+  int code = 0;    // of a process that has exited
+  int signal = 0;  // that has killed it; 0: it has exited
+  bool core_dump = false;
+
+  // "exited with 3", "was killed by signal 9 (Killed)".
+  std::string describe() const;
+};
+
+// A process that was started. It does not end with this object.
+class LaunchedProcess {
+ public:
+  virtual ~LaunchedProcess() = default;
+  // Its process id, for people and for files that are named after it.
+  virtual int id() const = 0;
+  // Without effect once it has ended, whatever process has its id then.
+  virtual void signal(int number) = 0;
+  // Readable as soon as end() knows it; for poll() only.
+  virtual int end_descriptor() const = 0;
+  // How it ended. None: it has not.
+  virtual std::optional<ProcessEnd> end() = 0;
+};
+
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  // The process gets exactly the descriptors that it is meant to have, and none of a client's
+  // secrets in its environment. Descriptors of ours below the last listed number must be
+  // close-on-exec. An error, also of the program's start, names the program; nothing runs then.
+  virtual Result<std::unique_ptr<LaunchedProcess>> start(const ProcessSetup& setup) = 0;
+};
+
+// Waits for its end. None: it still runs at the deadline.
+std::optional<ProcessEnd> await_end(LaunchedProcess& process, transport::Deadline deadline);
+
+}  // namespace fargpu::server
