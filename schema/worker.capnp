@@ -60,7 +60,7 @@ struct Start {
   job @3 :UInt64;
   jobSlot @4 :UInt32;             # of the session in the job's memory page
   jobSlots @5 :UInt32;            # how many that page has
-  daemonPid @6 :Int32;            # the worker ends with it
+  daemonPid @6 :Int32;            # for workers of older releases, which end with it
   driver @7 :Text;                # path
   memoryBytes @8 :UInt64;         # per GPU, for the whole job; 0: no limit
   imageFolder @9 :Text;
@@ -91,7 +91,7 @@ struct Start {
 struct Prepare {
   version @0 :UInt16;
   release @1 :Text;
-  daemonPid @2 :Int32;
+  daemonPid @2 :Int32;            # as in Start
   driver @3 :Text;
   openFiles @4 :UInt32;
   oomScore @5 :UInt32;

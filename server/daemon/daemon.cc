@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -70,7 +69,7 @@ struct Daemon::Impl {
         ahead(loop, launcher,
               {config.workers_ahead,
                worker_program,
-               {::getpid(), inventory.driver_path, config.worker},
+               {inventory.driver_path, config.worker},
                driver_environment(config)},
               likely_grants(placement)),
         sessions({config, worker_program, folder, inventory, loop, launcher, &ahead}, ids,

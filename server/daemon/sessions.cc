@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -122,7 +121,6 @@ Status Sessions::start_worker(SessionRecord& record, const NewSession& session) 
   options.job = record.seat.job;
   options.job_slot = record.seat.slot;
   options.job_slots = config.placement.max_sessions;
-  options.parent = ::getpid();
   options.driver = host_.inventory.driver_path;
   options.memory_bytes = record.memory_bytes;
   options.image_folder = host_.folder.images();

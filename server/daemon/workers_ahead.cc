@@ -258,7 +258,10 @@ void WorkersAhead::dismiss(Entry entry) {
   waiting_.erase(entry);
   dismissed.worker.link->close();
   const auto& process = dismissed.worker.process;
-  process->on_end([this, key = process.get()](const ProcessEnd&) { ending_.erase(key); });
+  process->on_end([this, key = process.get()](const ProcessEnd&) {
+    ending_.erase(key);
+    look();
+  });
   process->signal(SIGKILL);
   ending_.emplace(process.get(), process);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <kj/exception.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -138,7 +139,7 @@ MessageBytes encode_start(const WorkerOptions& options) {
         start.setJob(options.job);
         start.setJobSlot(options.job_slot);
         start.setJobSlots(options.job_slots);
-        start.setDaemonPid(options.parent);
+        start.setDaemonPid(::getpid());
         start.setDriver(options.driver.substr(0, kMostText));
         start.setMemoryBytes(options.memory_bytes);
         start.setImageFolder(options.image_folder.substr(0, kMostText));
@@ -179,7 +180,6 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
         options.job = start.getJob();
         options.job_slot = start.getJobSlot();
         options.job_slots = start.getJobSlots();
-        options.parent = start.getDaemonPid();
         options.driver = start.getDriver().cStr();
         options.memory_bytes = start.getMemoryBytes();
         options.image_folder = start.getImageFolder().cStr();
@@ -209,7 +209,7 @@ MessageBytes encode_prepare(const PrepareOptions& options) {
                                  [&options](schema::Prepare::Builder prepare) {
                                    prepare.setVersion(kWorkerProtocol);
                                    prepare.setRelease(FARGPU_VERSION);
-                                   prepare.setDaemonPid(options.parent);
+                                   prepare.setDaemonPid(::getpid());
                                    prepare.setDriver(options.driver.substr(0, kMostText));
                                    prepare.setOpenFiles(options.host_limits.open_files);
                                    prepare.setOomScore(options.host_limits.oom_score);
@@ -222,7 +222,6 @@ Result<PrepareOptions> parse_prepare(std::span<const std::byte> body) {
       body, "prepare", [](schema::Prepare::Reader prepare) -> Result<PrepareOptions> {
         FARGPU_RETURN_IF_ERROR(check_version(prepare.getVersion(), "daemon"));
         return PrepareOptions{
-            prepare.getDaemonPid(),
             prepare.getDriver().cStr(),
             {prepare.getOpenFiles(), prepare.getOomScore(), prepare.getCoreDumps()}};
       });

@@ -35,7 +35,6 @@ struct WorkerOptions {
   uint64_t daemon = 0;  // its id, for the welcome; 0: it did not say one
   uint64_t job = 0;
   uint32_t job_slot = 0, job_slots = 0;  // of the session in the job's memory page; how many it has
-  int parent = 0;                        // pid of the daemon: the worker ends with it
   std::string driver;                    // resolved path
   uint64_t memory_bytes = 0;             // per GPU, for the whole job; 0: no limit
   std::string image_folder;
@@ -61,7 +60,6 @@ struct WorkerOptions {
 
 // What a worker is given that is started ahead: the message Prepare.
 struct PrepareOptions {
-  int parent = 0;      // as above
   std::string driver;  // resolved path
   WorkerLimits host_limits;
 };

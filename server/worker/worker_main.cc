@@ -23,6 +23,7 @@
 #include "generated/server/driver_table.h"
 #include "server/handover/hello.h"
 #include "server/handover/joined_connections.h"
+#include "server/handover/peer_watch.h"
 #include "server/handover/session_orders.h"
 #include "server/handover/worker_messages.h"
 #include "server/handover/worker_options.h"
@@ -65,16 +66,6 @@ void look_for_leaks() {
 #endif
 }
 
-int run_probe(const std::string& driver) {
-  // Output of the driver goes to the daemon's log.
-  ::dup2(STDERR_FILENO, STDOUT_FILENO);
-  const auto inventory = take_inventory(driver);
-  (void)send_message(kControlFd, encode_inventory(inventory), transport::Clock::now());
-  std::fflush(nullptr);
-  look_for_leaks();
-  ::_exit(inventory.ok() ? 0 : kExitDriver);
-}
-
 // The daemon logs this line with the session's end.
 int end(const Status& status, const char* otherwise, int code) {
   constexpr auto kPatience = std::chrono::milliseconds(100);
@@ -84,6 +75,26 @@ int end(const Status& status, const char* otherwise, int code) {
   look_for_leaks();
   // Not exit(): the exit handlers of a driver whose GPU hangs would hang, too.
   ::_exit(code);
+}
+
+// Ends the worker when its daemon ends, whatever it does or waits for, and whoever is its parent:
+// the daemon's end of their socket is closed then. Not before the numbers of descriptors are kept.
+Result<std::unique_ptr<PeerWatch>> live_with_daemon() {
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);  // short waits for the GPU are to be short
+  return PeerWatch::start(
+      kControlFd, [] { ::_exit(kExitDaemon); }, std::chrono::milliseconds(0));
+}
+
+int run_probe(const std::string& driver) {
+  const auto watch = live_with_daemon();
+  if (!watch.ok()) return end(watch.status(), "", kExitDaemon);
+  // Output of the driver goes to the daemon's log.
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  const auto inventory = take_inventory(driver);
+  (void)send_message(kControlFd, encode_inventory(inventory), transport::Clock::now());
+  std::fflush(nullptr);
+  look_for_leaks();
+  ::_exit(inventory.ok() ? 0 : kExitDriver);
 }
 
 std::chrono::microseconds spin_time() {
@@ -239,14 +250,6 @@ int manage(const WorkerOptions& options) {
   return end(status, "the client said bye", polite ? 0 : kExitClient);
 }
 
-// False: the daemon is gone.
-bool live_with(int daemon) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != daemon) return false;  // it died before the line above
-  ::prctl(PR_SET_TIMERSLACK, 1000UL);       // short waits for the GPU are to be short
-  return true;
-}
-
 // Names the session in the log, and takes its limits.
 void begin(const WorkerOptions& options) {
   log::configure(fmt::format("worker {} job {}", id_text(options.session), id_text(options.job)),
@@ -255,7 +258,8 @@ void begin(const WorkerOptions& options) {
 }
 
 int start_session(const WorkerOptions& options) {
-  if (!live_with(options.parent)) return kExitDaemon;
+  const auto watch = live_with_daemon();
+  if (!watch.ok()) return end(watch.status(), "", kExitDaemon);
   for (const int descriptor : {kSocketFd, kControlFd, kStatisticsFd, kJobFd, kOrdersFd})
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   if (options.connections > 1) ::fcntl(kJoinFd, F_SETFD, FD_CLOEXEC);
@@ -265,12 +269,13 @@ int start_session(const WorkerOptions& options) {
 
 // Started ahead: all that can be done before the session is known, then a sleep until it comes.
 int wait_for_session(const PrepareOptions& prepare) {
-  if (!live_with(prepare.parent)) return kExitDaemon;
   ::fcntl(kControlFd, F_SETFD, FD_CLOEXEC);
   log::configure("worker ahead", log::Level::kInfo);
   apply(prepare.host_limits);
   if (const Status kept = reserve_session_descriptors(); !kept.ok())
     return end(kept, "", kExitDaemon);
+  const auto watch = live_with_daemon();
+  if (!watch.ok()) return end(watch.status(), "", kExitDaemon);
   auto opened = open_driver(prepare.driver);
   constexpr auto kPatience = std::chrono::seconds(10);
   (void)send_message(kControlFd, encode_prepared(opened.status()),

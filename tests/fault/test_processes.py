@@ -136,6 +136,58 @@ class Processes(unittest.TestCase):
         finally:
             daemon.__exit__(None)
 
+    def no_process_is_left(self, daemon, at_least):
+        """kill -9 of the daemon, whose workers must be gone 2 s later."""
+        left = daemon.children("fargpu")
+        self.assertGreaterEqual(len(left), at_least)
+        daemon.process.kill()
+        daemon.process.wait()
+        testing.wait_until(
+            lambda: not any(map(testing.is_running, left)), "no worker outlives its daemon", 2
+        )
+
+    def test_no_worker_outlives_a_killed_daemon(self):
+        """Nor one that waits for its session, sits in a driver call, or is stopped."""
+        for mode in ("work", "crowded", "runaway", "stopped"):
+            for transport in ("shm", "tcp"):
+                with self.subTest(f"{mode} {transport}"):
+                    daemon = testing.Daemon(environment={"FARGPU_SIM_QUEUE": "100"}).__enter__()
+                    try:
+                        session = Session(
+                            daemon,
+                            "--transport",
+                            transport,
+                            mode="work" if mode == "stopped" else mode,
+                        )
+                        (worker,) = daemon.workers()
+                        time.sleep(1 if mode == "crowded" else 0)  # now the driver's queue is full
+                        if mode == "stopped":
+                            os.kill(worker, signal.SIGSTOP)
+                        self.no_process_is_left(daemon, 2)
+                        session.process.kill()
+                        session.process.communicate()
+                    finally:
+                        daemon.__exit__(None)
+
+    def test_no_worker_that_opens_its_driver_outlives_a_killed_daemon(self):
+        """As while a GPU's firmware is loaded: in cuInit, ahead of any session."""
+        driver = testing.BUILD.folder / "tests" / "programs" / "slow_driver.so"
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {"FARGPU_TEST_DRIVER_FOLDER": folder}
+            daemon = testing.Daemon(environment=environment, driver=driver).__enter__()
+            try:
+                hold = pathlib.Path(folder, "hold")
+                hold.touch()
+                for pid in daemon.workers_ahead():  # those that were faster
+                    os.kill(pid, signal.SIGKILL)
+                testing.wait_until(
+                    lambda: any((hold.parent / str(pid)).exists() for pid in daemon.workers_ahead()),
+                    "a worker opens its driver",
+                )
+                self.no_process_is_left(daemon, 1)
+            finally:
+                daemon.__exit__(None)
+
     def test_killed_daemon_leaves_nothing_behind(self):
         """The next daemon removes the folder of one that was killed, and never that of one that
         lives."""

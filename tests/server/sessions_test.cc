@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "common/transport/frame_io.h"
@@ -189,6 +190,33 @@ TEST_P(SessionsTest, AStrangersIdIsNotFound) {
   sessions_->report(4711, [&answer](const Result<WorkerReport>& report) { answer = report; });
   ASSERT_TRUE(eventually([&] { return answer.has_value(); }));
   EXPECT_EQ(answer->status().code(), StatusCode::kNotFound);
+}
+
+// A worker that is no child of its daemon, in a driver's cuInit that does not return.
+TEST(Worker, EndsWithItsDaemonsSocketWhateverItsDriverDoes) {
+  std::string folder = ::testing::TempDir() + "/fargpu-worker-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/hold") << "";
+  DistantLauncher launcher;
+  auto control = make_control_sockets();
+  ASSERT_TRUE(control.ok());
+  ASSERT_TRUE(
+      send_message(control->first.get(), encode_prepare({FARGPU_SLOW_DRIVER, {}}), Clock::now())
+          .ok());
+  ProcessSetup setup{FARGPU_WORKER, {kAheadArgument}, {{"FARGPU_TEST_DRIVER_FOLDER", folder}}, {}};
+  setup.descriptors = {{control->second.get(), kControlFd}};
+  const auto worker = launcher.start(setup);
+  ASSERT_TRUE(worker.ok());
+  control->second.reset();
+  const std::string called = folder + "/" + std::to_string((*worker)->id());
+  const auto limit = Clock::now() + kLimit;
+  while (!std::filesystem::exists(called) && !(*worker)->end() && Clock::now() < limit)
+    ::usleep(1000);
+  EXPECT_FALSE((*worker)->end()) << "it ended although its daemon lives";
+  control->first.reset();
+  EXPECT_TRUE(await_end(**worker, Clock::now() + seconds(2)));
+  (*worker)->signal(SIGKILL);
+  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Launchers, SessionsTest, ::testing::Bool(),

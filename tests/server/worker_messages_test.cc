@@ -37,7 +37,6 @@ TEST(WorkerMessages, AStartReadsBack) {
   options.job = 18;
   options.job_slot = 3;
   options.job_slots = 256;
-  options.parent = 4711;
   options.driver = "/usr/lib/libcuda.so.1";
   options.memory_bytes = 1 << 30;
   options.image_folder = "/tmp/images";
@@ -64,7 +63,6 @@ TEST(WorkerMessages, AStartReadsBack) {
   EXPECT_EQ(read->job, 18u);
   EXPECT_EQ(read->job_slot, 3u);
   EXPECT_EQ(read->job_slots, 256u);
-  EXPECT_EQ(read->parent, 4711);
   EXPECT_EQ(read->driver, options.driver);
   EXPECT_EQ(read->memory_bytes, options.memory_bytes);
   EXPECT_EQ(read->image_folder, options.image_folder);
@@ -91,11 +89,10 @@ TEST(WorkerMessages, AStartReadsBack) {
 
 TEST(WorkerMessages, APrepareAndItsAnswerReadBack) {
   const ReceivedMessage message =
-      received(encode_prepare({4711, "/usr/lib/libcuda.so.1", {512, 300, true}}));
+      received(encode_prepare({"/usr/lib/libcuda.so.1", {512, 300, true}}));
   EXPECT_EQ(kind_of(message), WorkerMessage::kPrepare);
   const auto read = parse_prepare(message.body());
   ASSERT_TRUE(read.ok()) << read.status().message();
-  EXPECT_EQ(read->parent, 4711);
   EXPECT_EQ(read->driver, "/usr/lib/libcuda.so.1");
   EXPECT_EQ(read->host_limits.open_files, 512u);
   EXPECT_EQ(read->host_limits.oom_score, 300u);

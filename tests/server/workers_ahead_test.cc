@@ -83,10 +83,9 @@ class WorkersAheadTest : public ::testing::Test {
     std::vector<Unit> units;
     for (size_t i = 0; i < gpus; ++i) units.push_back({gpu(i), "GPU", 1000, {}});
     placement_.emplace(units, PlacementLimits{});
-    ahead_.emplace(
-        loop_, launcher_,
-        WorkersAhead::Rules{count, program(), {::getpid(), folder_ + "/driver", {}}, {}, limit},
-        likely_grants(*placement_));
+    ahead_.emplace(loop_, launcher_,
+                   WorkersAhead::Rules{count, program(), {folder_ + "/driver", {}}, {}, limit},
+                   likely_grants(*placement_));
     ahead_->start();
   }
   static std::string gpu(size_t index) { return "GPU-0000000" + std::to_string(index); }

@@ -15,14 +15,17 @@
 #include "generated/server/nvml/table.h"
 #include "server/handover/await_ended.h"
 #include "server/handover/hello.h"
+#include "server/handover/peer_watch.h"
 #include "server/handover/session_orders.h"
 #include "server/handover/worker_messages.h"
 #include "server/nvml/session/management_session.h"
 #include "server/nvml/session/nvml_library.h"
-#include "server/nvml/session/peer_watch.h"
 
 namespace fargpu::server {
 namespace {
+
+// What the session gets to end by itself once its client is gone.
+constexpr auto kGrace = std::chrono::seconds(3);
 
 Status refuse(const WorkerOptions& options, const Status& status) {
   const auto frame = encode_refusal(wire::kManage, options.hello_sequence, status, false);
@@ -96,7 +99,7 @@ Status run_management(const WorkerOptions& options, const std::function<void()>&
       Fd(kJobFd),
       {static_cast<uint32_t>(options.units.size()), options.job_slots, options.memory_bytes}, 0);
   if (!memory.ok()) return refuse(options, memory.status());
-  const auto watch = PeerWatch::start(kSocketFd, stuck);
+  const auto watch = PeerWatch::start(kSocketFd, stuck, kGrace);
   if (!watch.ok()) log::warn("event=no-watch why=\"{}\"", watch.status().message());
   const auto library = NvmlLibrary::open(options.driver);
   if (!library.ok()) return refuse(options, library.status());

@@ -1,4 +1,4 @@
-#include "server/nvml/session/peer_watch.h"
+#include "server/handover/peer_watch.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,18 +10,18 @@ namespace fargpu::server {
 
 using std::chrono::steady_clock;
 
-Result<std::unique_ptr<PeerWatch>> PeerWatch::start(int socket, std::function<void()> stuck,
+Result<std::unique_ptr<PeerWatch>> PeerWatch::start(int socket, std::function<void()> gone,
                                                     std::chrono::milliseconds grace) {
   Fd peer(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
-  if (!peer.valid()) return system_error("cannot watch the session's socket", errno);
+  if (!peer.valid()) return system_error("cannot watch a socket", errno);
   FARGPU_ASSIGN_OR_RETURN(EventFd end, EventFd::create());
   return std::unique_ptr<PeerWatch>(
-      new PeerWatch(std::move(peer), std::move(end), std::move(stuck), grace));
+      new PeerWatch(std::move(peer), std::move(end), std::move(gone), grace));
 }
 
-PeerWatch::PeerWatch(Fd peer, EventFd end, std::function<void()> stuck,
+PeerWatch::PeerWatch(Fd peer, EventFd end, std::function<void()> gone,
                      std::chrono::milliseconds grace)
-    : peer_(std::move(peer)), end_(std::move(end)), stuck_(std::move(stuck)), grace_(grace) {
+    : peer_(std::move(peer)), end_(std::move(end)), gone_(std::move(gone)), grace_(grace) {
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -31,7 +31,6 @@ PeerWatch::~PeerWatch() {
 }
 
 void PeerWatch::watch() {
-  // Of the connection only its end matters here.
   pollfd descriptors[] = {{end_.get(), POLLIN, 0}, {peer_.get(), POLLRDHUP, 0}};
   while (descriptors[1].revents == 0) {
     if (::poll(descriptors, 2, -1) < 0 && errno != EINTR) return;
@@ -42,7 +41,7 @@ void PeerWatch::watch() {
        left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now())) {
     if (::poll(descriptors, 1, static_cast<int>(left.count())) > 0) return;
   }
-  stuck_();
+  gone_();
 }
 
 }  // namespace fargpu::server
