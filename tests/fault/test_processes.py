@@ -176,14 +176,15 @@ class Processes(unittest.TestCase):
             environment = {"FARGPU_TEST_DRIVER_FOLDER": folder}
             daemon = testing.Daemon(environment=environment, driver=driver).__enter__()
             try:
-                hold = pathlib.Path(folder, "hold")
-                hold.touch()
+                pathlib.Path(folder, "hold").touch()
                 for pid in daemon.workers_ahead():  # those that were faster
                     os.kill(pid, signal.SIGKILL)
-                testing.wait_until(
-                    lambda: any((hold.parent / str(pid)).exists() for pid in daemon.workers_ahead()),
-                    "a worker opens its driver",
-                )
+
+                def opening():
+                    names = map(str, daemon.workers_ahead())
+                    return any(pathlib.Path(folder, name).exists() for name in names)
+
+                testing.wait_until(opening, "a worker opens its driver")
                 self.no_process_is_left(daemon, 1)
             finally:
                 daemon.__exit__(None)
