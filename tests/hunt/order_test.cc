@@ -282,6 +282,16 @@ TEST_F(GraphOrderTest, WhatFollowsAChildFollowsAllThatIsInside) {
   EXPECT_EQ(seen_by(launch(1), looked), (Values{2048}));
 }
 
+TEST_F(GraphOrderTest, LaunchesAreBehindEachOtherIfTheyDoSomething) {
+  node(NodeKind::kEmpty);
+  fill(1, 5);
+  launch(1);
+  launch(2);
+  bring(2);
+  synchronize(2);
+  EXPECT_EQ(read(), (Values{0, 5}));
+}
+
 TEST_F(GraphOrderTest, EventsOfNodesOrderStreams) {
   const int filled = node(NodeKind::kFill, {}, at(0));
   node(NodeKind::kRecord, {filled});
