@@ -115,19 +115,20 @@ Fence Context::submit_made(const std::shared_ptr<Stream>& stream, const Make& ma
 
 void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                                size_t bytes) {
-  const QueuePlace place = stream->queue->take_place(bytes);
+  const bool is_legacy = stream->role == StreamRole::kLegacy;
+  const size_t turns =
+      !is_legacy && stream->blocking() && take_legacy_function() ? size_t{1} : size_t{0};
+  const QueuePlace place = stream->queue->take_place(bytes, 1, turns);
   const Fence done = push(*stream, Task{std::move(run), {}, nullptr, place});
-  if (stream->role != StreamRole::kLegacy) return;
+  if (!is_legacy) return;
   std::lock_guard lock(submit_mutex_);
-  note_legacy_work(done);
+  legacy_work_ = done;
+  legacy_function_ = nullptr;
 }
 
-void Context::note_legacy_work(const Fence& done) {
-  if (pending(last_function_)) legacy_work_behind_function_ = done;
-}
-
-void Context::note_function(const Stream& stream, const Fence& done) {
-  if (stream.blocking()) last_function_ = done;
+bool Context::take_legacy_function() {
+  std::lock_guard lock(submit_mutex_);
+  return pending(std::exchange(legacy_function_, nullptr));
 }
 
 void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
@@ -136,17 +137,15 @@ void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
   if (turns_beside_legacy(*stream, {.count = 1, .alone = true}) > 0)
     place = stream->queue->take_place(0, 0, 1, /*is_host_function=*/true);
   std::lock_guard lock(submit_mutex_);
-  note_function(*stream, push_locked(*stream, Task{std::move(run),
-                                                   {},
-                                                   nullptr,
-                                                   place,
-                                                   /*is_host_function=*/true}));
+  const Fence done =
+      push_locked(*stream, Task{std::move(run), {}, nullptr, place, /*is_host_function=*/true});
+  if (stream->role == StreamRole::kLegacy) legacy_function_ = done;
 }
 
 size_t Context::turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const {
   if (functions.count == 0 || stream.role == StreamRole::kLegacy || !stream.blocking()) return 0;
   std::lock_guard lock(submit_mutex_);
-  if (functions.alone) return pending(legacy_work_behind_function_) ? functions.count : 0;
+  if (functions.alone) return pending(legacy_work_) ? functions.count : 0;
   return pending(legacy_->last) ? 1 : 0;
 }
 
@@ -164,8 +163,10 @@ Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& m
   const QueuePlace place = stream->queue->take_place(0, places, turns, is_host_function);
   if (!lock.owns_lock()) lock.lock();
   Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, is_host_function});
-  if (functions.count > 0) note_function(*stream, done);
-  if (stream->role == StreamRole::kLegacy && !is_host_function) note_legacy_work(done);
+  if (stream->role == StreamRole::kLegacy && !is_host_function) {
+    legacy_work_ = done;
+    legacy_function_ = nullptr;
+  }
   return done;
 }
 

@@ -32,9 +32,10 @@ struct GreenContext;
 // (TaskQueue::kTurns).
 struct GraphFunctions {
   size_t count = 0;
-  bool alone = false;  // without other nodes: like functions of a stream
-  uint64_t graph = 0;  // the executable graph
-  size_t turns() const { return alone ? 0 : 2 * count; }
+  bool alone = false;         // without other nodes: like functions of a stream
+  bool side_by_side = false;  // some nodes may run at the same time
+  uint64_t graph = 0;         // the executable graph
+  size_t turns() const { return alone ? 0 : (side_by_side ? 4 : 2) * count; }
 };
 
 class Context : public std::enable_shared_from_this<Context> {
@@ -128,8 +129,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void prune_streams();
   // What functions take in a blocking stream that will wait for the legacy stream.
   size_t turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const;
-  void note_legacy_work(const Fence& done);  // with submit_mutex_ held, as the next one
-  void note_function(const Stream& stream, const Fence& done);
+  // Whether the next work of a stream that waits for the legacy one is right behind its function.
+  bool take_legacy_function();
   Fence push(Stream& stream, Task task);
   Fence push_locked(Stream& stream, Task task);  // with submit_mutex_ held, as the next one
   Fence make_locked(Stream& stream, const Make& make, Task task);
@@ -157,9 +158,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
   std::vector<Fence> gates_;  // all later work waits for these
   std::vector<Fence> from_elsewhere_;
-  Fence last_function_;  // the newest in a stream that waits for the legacy one
-  // The newest of the legacy stream that found such a function before it; no event, no function.
-  Fence legacy_work_behind_function_;
+  Fence legacy_work_;      // the newest of the legacy stream; no event, no function
+  Fence legacy_function_;  // its newest, with no work behind it yet
 
   mutable std::mutex limits_mutex_;
   std::array<size_t, CU_LIMIT_MAX> limits_{};

@@ -144,7 +144,11 @@ std::shared_ptr<Exec::Run> Exec::prepare(std::shared_ptr<const Plan> plan, Memor
   run->exec = shared_from_this();
   run->plan = std::move(plan);
   run->memory = std::move(memory);
-  run->before = last_;
+  // A driver orders launches that do something.
+  const bool idle = std::ranges::all_of(run->plan->steps, [](const Step& step) {
+    return !step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY;
+  });
+  if (!idle) run->before = last_;
   for (const Step& step : run->plan->steps) {
     run->done.push_back(std::make_shared<Completion>());
     if (!step.operation) {
@@ -208,7 +212,7 @@ size_t Exec::places_of(const Plan& plan) {
 }
 
 GraphFunctions Exec::functions_of(const Plan& plan) {
-  GraphFunctions functions{.alone = true};
+  GraphFunctions functions{.alone = true, .side_by_side = plan.lanes > 1};
   for (const Step& step : plan.steps) {
     if (!step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY) continue;
     if (step.operation->type() == CU_GRAPH_NODE_TYPE_HOST)

@@ -131,7 +131,8 @@ CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Laun
     return result;
   if (launch.grid.dynamic_shared_bytes >
       static_cast<size_t>(target.function->settings->max_dynamic_shared)) {
-    return CUDA_ERROR_INVALID_VALUE;
+    return launch.grid.cooperative ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+                                   : CUDA_ERROR_INVALID_VALUE;
   }
   if (launch.grid.cooperative) {
     if (CUresult result = check_cooperative(device, info, launch.grid); result != CUDA_SUCCESS)
