@@ -8,7 +8,6 @@
 #include "client/memory/address_map.h"
 #include "client/process/process.h"
 #include "client/process/tables.h"
-#include "client/stream/host_turns.h"
 
 namespace fargpu::client {
 namespace {
@@ -19,8 +18,6 @@ namespace {
 constexpr uint64_t kQueues = 8;
 // More kernels side by side take more than their part of the queues: 400 of them 120 places.
 constexpr uint64_t kManyKernels = 160, kQueuesOfManyKernels = 3;
-// More host nodes than this, beside others, wait for words in memory (server/stream/host_words.h).
-constexpr uint64_t kMostHostNodes = HostTurns::kMost / HostTurns::kOfHostNode;
 
 bool is_inside_device(CUmemorytype type, CUdeviceptr address) {
   if (type == CU_MEMORYTYPE_ARRAY) return true;
@@ -89,7 +86,8 @@ uint64_t count(const Graph& graph) {
     }
   }
   const uint64_t wide = width(graph);
-  if (hosts > kMostHostNodes && places > 0) places += hosts;
+  // The worker may make others in their place (server/stream/host_words.h).
+  if (places > 0) places += hosts;
   const uint64_t queues = wide > kManyKernels && kernels > kManyKernels ? kQueuesOfManyKernels
                                                                         : std::min(wide, kQueues);
   return (places + queues - 1) / queues + inside;
