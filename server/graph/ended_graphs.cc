@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/stream/stream_holds.h"
+
 namespace fargpu::server {
 
 void EndedGraphs::add(uint16_t context, std::shared_ptr<ExecutableGraph> graph) {
   auto launch_ended = follow_launch(*graph);
-  if (!gate_.outstanding() && *launch_ended) return;  // it goes with the caller
+  // It goes with the caller.
+  if (!gate_.outstanding() && *launch_ended && !holds_.any()) return;
   graph->note_ending();
   kept_.push_back({context, gate_.newest(), std::move(graph), std::move(launch_ended)});
+  if (!gate_.outstanding()) end_unheld();
 }
 
 std::shared_ptr<bool> EndedGraphs::follow_launch(const ExecutableGraph& graph) {
@@ -35,13 +39,7 @@ std::shared_ptr<bool> EndedGraphs::follow_launch(const ExecutableGraph& graph) {
 void EndedGraphs::look() {
   if (kept_.empty()) return;
   if (!gate_.outstanding()) {
-    // Out of the list first: the end of a graph may be that of other objects.
-    std::vector<Kept> gone;
-    std::erase_if(kept_, [&](Kept& kept) {
-      if (!*kept.launch_ended) return false;
-      gone.push_back(std::move(kept));
-      return true;
-    });
+    end_unheld();
     return;
   }
   const uint64_t oldest = gate_.oldest_outstanding();
@@ -55,9 +53,31 @@ void EndedGraphs::look() {
   });
 }
 
+void EndedGraphs::end_unheld() {
+  if (!unheld_.empty()) return;  // look() follows
+  std::vector<std::shared_ptr<ExecutableGraph::Made>> made;
+  std::erase_if(kept_, [&](Kept& kept) {
+    if (!*kept.launch_ended) return false;
+    made.push_back(kept.graph->made());
+    unheld_.push_back(std::move(kept.graph));
+    return true;
+  });
+  if (made.empty()) return;
+  const auto end = [made = std::move(made)] {
+    for (const auto& one : made) (void)one->end();
+    return CUDA_SUCCESS;
+  };
+  const auto ended = [this](CUresult) {
+    // Out of the list first: the end of a graph may be that of other objects.
+    const Graphs gone = std::exchange(unheld_, {});
+    look();
+  };
+  completion_.off_thread_exclusive(0, StreamHolds::kEveryDevice, end, ended);
+}
+
 void EndedGraphs::end_beside(const std::shared_ptr<ExecutableGraph>& graph) {
   completion_.off_thread(
-      0, [graph] { return graph->end(); }, [graph](CUresult) {});
+      0, [made = graph->made()] { return made->end(); }, [graph](CUresult) {});
 }
 
 void EndedGraphs::when_gone(std::shared_ptr<GraphBase> base, std::function<void()> work) {
@@ -70,11 +90,13 @@ void EndedGraphs::when_gone(std::shared_ptr<GraphBase> base, std::function<void(
     }
     if (hurried || Clock::now() < latest) return false;
     hurried = true;
-    std::erase_if(kept_, [&](Kept& kept) {
-      if (!kept.graph->uses(*base)) return false;
-      end_beside(kept.graph);
+    const auto ends = [&](const std::shared_ptr<ExecutableGraph>& graph) {
+      if (!graph->uses(*base)) return false;
+      end_beside(graph);
       return true;
-    });
+    };
+    std::erase_if(unheld_, ends);
+    std::erase_if(kept_, [&](const Kept& kept) { return ends(kept.graph); });
     return false;
   });
 }
@@ -82,9 +104,11 @@ void EndedGraphs::when_gone(std::shared_ptr<GraphBase> base, std::function<void(
 void EndedGraphs::context_ended(ContextEnd& end) {
   std::erase_if(kept_, [&](Kept& kept) {
     if (kept.context != end.id) return false;
-    end.withdrawals.push_back([graph = std::move(kept.graph)] { (void)graph->end(); });
+    end.withdrawals.push_back([made = kept.graph->made()] { (void)made->end(); });
     return true;
   });
+  for (const auto& graph : unheld_)
+    end.withdrawals.push_back([made = graph->made()] { (void)made->end(); });
 }
 
 }  // namespace fargpu::server

@@ -1,12 +1,13 @@
 // EndedGraphs: executable graphs that the client has destroyed, or that have ended with their
 // context, while a launch was under way or host functions were outstanding.
 //
-// A driver may wait in cuGraphExecDestroy when a launch is under way (seen on an H200 with driver
-// 580), and the executor, which lets functions go on and copies begin, must not sit there. So such
-// a graph is destroyed when its last launch has ended and no function is outstanding any more. Two
-// kinds do not wait for that moment, which a program may never reach: graphs that the worker edits
-// (graph_base.h), since a driver makes no second executable graph of these before, and what is more
-// than kMostKept. They go on a helper thread once the functions that were outstanding have
+// A driver may wait in cuGraphExecDestroy: for a launch that is under way, and for streams that are
+// held, be it by a function or by a copy whose bytes are to come (seen on an H200 with driver 580).
+// The executor, which lets functions go on and copies begin, must not sit there. So such a graph is
+// destroyed on a helper thread, when its last launch has ended and no stream is held
+// (stream_holds.h). Two kinds do not wait for that moment, which a program may never reach: graphs
+// that the worker edits (graph_base.h), since a driver makes no second executable graph of these
+// before, and what is more than kMostKept. They go once the functions that were outstanding have
 // returned.
 //
 // All on the executor's thread.
@@ -27,14 +28,17 @@
 
 namespace fargpu::server {
 
+class StreamHolds;
+
 class EndedGraphs {
  public:
   static constexpr size_t kMostKept = 64;
   // Of when_gone().
   static constexpr std::chrono::milliseconds kPatience{500};
 
-  EndedGraphs(const Core& core, const HostGate& gate, Completion& completion)
-      : core_(core), gate_(gate), completion_(completion) {}
+  EndedGraphs(const Core& core, const HostGate& gate, const StreamHolds& holds,
+              Completion& completion)
+      : core_(core), gate_(gate), holds_(holds), completion_(completion) {}
   EndedGraphs(const EndedGraphs&) = delete;
   EndedGraphs& operator=(const EndedGraphs&) = delete;
 
@@ -56,14 +60,19 @@ class EndedGraphs {
     std::shared_ptr<ExecutableGraph> graph;
     std::shared_ptr<bool> launch_ended;
   };
+  using Graphs = std::vector<std::shared_ptr<ExecutableGraph>>;
   // Says when the last launch has ended.
   std::shared_ptr<bool> follow_launch(const ExecutableGraph& graph);
   void end_beside(const std::shared_ptr<ExecutableGraph>& graph);
+  // All whose launches have ended, when no stream is held.
+  void end_unheld();
 
   const Core core_;
   const HostGate& gate_;
+  const StreamHolds& holds_;
   Completion& completion_;
   std::vector<Kept> kept_;  // oldest first
+  Graphs unheld_;           // that a helper thread ends
 };
 
 }  // namespace fargpu::server

@@ -6,13 +6,13 @@
 namespace fargpu::server {
 
 ExecutableGraph::~ExecutableGraph() {
-  (void)end();
+  (void)made_->end();
   if (graph_ != nullptr) (void)parts_.core.driver.cuGraphDestroy(graph_);
 }
 
-CUresult ExecutableGraph::end() {
-  CUgraphExec const exec = std::exchange(exec_, nullptr);
-  return exec == nullptr ? CUDA_SUCCESS : parts_.core.driver.cuGraphExecDestroy(exec);
+CUresult ExecutableGraph::Made::end() {
+  CUgraphExec const exec = exec_.exchange(nullptr);
+  return exec == nullptr ? CUDA_SUCCESS : driver_.cuGraphExecDestroy(exec);
 }
 
 void ExecutableGraph::note_ending() {
@@ -39,14 +39,17 @@ void ExecutableGraph::note_memory(const GraphPlaces& places, const GraphBase* ba
 
 CUresult ExecutableGraph::make(CUgraph graph, unsigned long long flags, Outcome* outcome) {
   const DriverTable& driver = parts_.core.driver;
+  CUgraphExec made = nullptr;
   if (driver.cuGraphInstantiateWithParams == nullptr) {
-    const CUresult result = driver.cuGraphInstantiateWithFlags(&exec_, graph, flags);
+    const CUresult result = driver.cuGraphInstantiateWithFlags(&made, graph, flags);
+    made_->exec_ = made;
     if (result != CUDA_SUCCESS) outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
     return result;
   }
   CUDA_GRAPH_INSTANTIATE_PARAMS params{};
   params.flags = flags;
-  const CUresult result = driver.cuGraphInstantiateWithParams(&exec_, graph, &params);
+  const CUresult result = driver.cuGraphInstantiateWithParams(&made, graph, &params);
+  made_->exec_ = made;
   outcome->found = params.result_out;
   outcome->error_place = places_.place_of(params.hErrNode_out);
   return result;
@@ -77,7 +80,7 @@ ExecutableGraph::Outcome ExecutableGraph::instantiate(schema::graph::Nodes::Read
   outcome.result = make(base_ != nullptr ? base_->get() : graph_, flags, &outcome);
   for (CUgraphNode const node : places_.retired) {
     if (outcome.result == CUDA_SUCCESS)
-      outcome.result = driver.cuGraphNodeSetEnabled(exec_, node, 0);
+      outcome.result = driver.cuGraphNodeSetEnabled(get(), node, 0);
   }
   return outcome;
 }
@@ -105,7 +108,7 @@ ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader de
     outcome.found = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   } else {
     CUgraphExecUpdateResultInfo info{};
-    outcome.result = driver.cuGraphExecUpdate_v2(exec_, base != nullptr ? base->get() : own, &info);
+    outcome.result = driver.cuGraphExecUpdate_v2(get(), base != nullptr ? base->get() : own, &info);
     outcome.found = info.result;
     outcome.error_place = places.place_of(info.errorNode);
     outcome.error_from_place = places.place_of(info.errorFromNode);
@@ -149,7 +152,7 @@ CUresult ExecutableGraph::set_node(uint32_t place, schema::graph::Node::Reader d
   child.by_words = places_.by_words;
   child.word_contexts = word_contexts(next);
   const CUresult result =
-      server::set_node(parts_, exec_, places_.nodes[place], description, &child);
+      server::set_node(parts_, get(), places_.nodes[place], description, &child);
   if (result != CUDA_SUCCESS) return result;
   // The driver has found as many host nodes as there were in the child.
   places_.waits = places_.waits || child.waits;
@@ -164,7 +167,7 @@ CUresult ExecutableGraph::enable_node(uint32_t place, bool enabled) {
   const DriverTable& driver = parts_.core.driver;
   if (driver.cuGraphNodeSetEnabled == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (!has_node(place)) return CUDA_ERROR_INVALID_VALUE;
-  return driver.cuGraphNodeSetEnabled(exec_, places_.nodes[place], enabled ? 1 : 0);
+  return driver.cuGraphNodeSetEnabled(get(), places_.nodes[place], enabled ? 1 : 0);
 }
 
 }  // namespace fargpu::server

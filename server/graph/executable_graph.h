@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -23,7 +24,8 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
     uint32_t error_from_place = GraphPlaces::kNone;
   };
 
-  explicit ExecutableGraph(const GraphParts& parts) : parts_(parts) {}
+  explicit ExecutableGraph(const GraphParts& parts)
+      : parts_(parts), made_(std::make_shared<Made>(parts.core.driver)) {}
   // Launches under way go on.
   ~ExecutableGraph();
   ExecutableGraph(const ExecutableGraph&) = delete;
@@ -38,7 +40,22 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   CUresult set_node(uint32_t place, schema::graph::Node::Reader description);
   CUresult enable_node(uint32_t place, bool enabled);
 
-  CUgraphExec get() const { return exec_; }
+  // The driver's, which ends once, on any thread.
+  class Made {
+   public:
+    explicit Made(const DriverTable& driver) : driver_(driver) {}
+    ~Made() { (void)end(); }
+    Made(const Made&) = delete;
+    Made& operator=(const Made&) = delete;
+    CUresult end();
+
+   private:
+    friend class ExecutableGraph;
+    const DriverTable& driver_;
+    std::atomic<CUgraphExec> exec_{nullptr};
+  };
+  CUgraphExec get() const { return made_->exec_.load(std::memory_order_relaxed); }
+  const std::shared_ptr<Made>& made() const { return made_; }
   // The stream of the last launch, which the others are in front of; context 0: there was none.
   struct Launched {
     uint16_t context = 0;
@@ -48,8 +65,6 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   const Launched& launched() const { return launched_; }
   // The client has destroyed it, and the driver's lives on for a while (ended_graphs.h).
   void note_ending();
-  // Then the driver's ends. On any thread, once.
-  CUresult end();
   // It was made or updated from a graph that the worker edits.
   bool is_edited() const { return base_ != nullptr || !updated_with_.empty(); }
   bool uses(const GraphBase& base) const;
@@ -71,7 +86,7 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   const GraphParts parts_;
   std::shared_ptr<GraphBase> base_;  // has the graph, if there is one
   CUgraph graph_ = nullptr;          // else
-  CUgraphExec exec_ = nullptr;
+  const std::shared_ptr<Made> made_;
   Launched launched_;
   bool for_kernels_ = false;
   GraphPlaces places_;

@@ -33,7 +33,7 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
       stream_stock(core),
       host_gate(core, stream_holds),
       completion(core, stream_holds),
-      ended_graphs(core, host_gate, completion) {
+      ended_graphs(core, host_gate, stream_holds, completion) {
   handles.when_ended([this](const ObjectEnd& end) {
     // Destroyed by the client, or with its context.
     if (rpc::handle_kind(end.id) == rpc::HandleKind::kGraphExec)

@@ -26,6 +26,11 @@ void StreamHolds::release(CUdevice device) {
   changed_.notify_all();
 }
 
+bool StreamHolds::any() const {
+  std::lock_guard lock(mutex_);
+  return !holds_.empty();
+}
+
 bool StreamHolds::begin_call(CUdevice device) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closed_ || !concerns(holds_, device); });

@@ -32,6 +32,8 @@ class StreamHolds {
   // is held; false: the session ends, and the call must not be made.
   bool begin_call(CUdevice device);
   void end_call(CUdevice device);
+  // Whether a stream is held.
+  bool any() const;
   // Ends all waits.
   void close();
 
@@ -40,7 +42,7 @@ class StreamHolds {
   static bool concerns(const Counts& counts, CUdevice device);
   static void one_less(Counts& counts, CUdevice device);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   Counts holds_, calls_;  // by device; guarded by mutex_
   bool closed_ = false;   // guarded by mutex_
