@@ -9,18 +9,13 @@ namespace fargpu::client {
 class HostTurns::Turns {
  public:
   Turns(HostTurns& of, std::shared_ptr<Share> stream, Of kind)
-      : of_(of), stream_(std::move(stream)), kind_(kind) {
-    if (kind_ == Of::kApart) return;
-    std::lock_guard lock(of_.mutex_);
-    ++of_.outstanding_;
-  }
+      : of_(of), stream_(std::move(stream)), kind_(kind) {}
   ~Turns() {
     {
       std::lock_guard lock(of_.mutex_);
       if (stream_->last == this) end_last();
       stream_->taken -= taken_;
       of_.taken_ -= taken_;
-      if (kind_ != Of::kApart && --of_.outstanding_ == 0) of_.legacy_is_behind_ = false;
     }
     of_.fewer_.notify_all();
   }
@@ -53,15 +48,20 @@ class HostTurns::Turns {
 };
 
 std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsigned functions,
-                                     const Lost& lost) {
+                                     bool beside_legacy_work, const Lost& lost) {
   Share& share = *stream;
   auto turns = std::make_shared<Turns>(*this, std::move(stream), of);
   Lock lock(mutex_);
-  if (of == Of::kBlocking && legacy_is_behind_) {
+  if (beside_legacy_work) {
     wait(lock, share, functions, lost);
     turns->take(functions);
   }
   return turns;
+}
+
+bool HostTurns::is_full(unsigned turns) const {
+  Lock lock(mutex_);
+  return taken_ + turns > kMost;
 }
 
 void HostTurns::has_entered(const std::shared_ptr<void>& functions) {
@@ -124,10 +124,7 @@ void HostTurns::enter(Share& stream, Of of, const Lost& lost) {
   stream.is_behind_function = stream.last != nullptr;
   if (stream.last != nullptr) take_last(lock, stream, lost);
   if (of == Of::kBlocking) take_lasts(lock, Of::kLegacy, lost);
-  if (of == Of::kLegacy) {
-    take_lasts(lock, Of::kBlocking, lost);
-    legacy_is_behind_ = outstanding_ > 0;
-  }
+  if (of == Of::kLegacy) take_lasts(lock, Of::kBlocking, lost);
 }
 
 }  // namespace fargpu::client

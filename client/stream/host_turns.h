@@ -8,8 +8,8 @@
 // thread that would submit more waits here, in the client, until an earlier function has returned.
 //
 // Blocking streams and the legacy stream wait for each other, and that costs parts, too (an H200,
-// docs/measurements/2026-11-28-calls-that-wait.md): once device work of the legacy stream is behind
-// functions, each further function in a blocking stream takes one, although no work is behind it.
+// docs/measurements/2026-11-28-calls-that-wait.md): while device work of the legacy stream has not
+// ended, each function in a blocking stream takes one, although no work is behind it.
 #pragma once
 
 #include <array>
@@ -42,10 +42,13 @@ class HostTurns {
   };
 
   using Lost = std::function<bool()>;
-  // Before `functions` enter the stream one behind the other. What is returned is to live until
+  // Before `functions` enter the stream one behind the other; `beside_legacy_work`: the stream is
+  // blocking, and work of the legacy stream may not have ended. What is returned is to live until
   // they have run, and to be given to has_entered() when they are in the stream.
   std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
-                            const Lost& lost);
+                            bool beside_legacy_work, const Lost& lost);
+  // Whether so many more would have to wait, if their stream has turns.
+  bool is_full(unsigned turns) const;
   void has_entered(const std::shared_ptr<void>& functions);
   // Before a graph with host nodes beside other nodes is launched, right before or after enter():
   // waits for its turns, unless the stream has none.
@@ -62,12 +65,10 @@ class HostTurns {
   void take_last(Lock& lock, Share& stream, const Lost& lost);
   void take_lasts(Lock& lock, Of of, const Lost& lost);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable fewer_;
   // Guarded by mutex_.
   unsigned taken_ = 0;
-  unsigned outstanding_ = 0;               // not kApart: functions and launches that have not run
-  bool legacy_is_behind_ = false;          // device work in the legacy stream, of one of these
   std::array<std::set<Turns*>, 3> lasts_;  // the streams' last ones, by Of
 };
 

@@ -51,6 +51,10 @@ class StreamQueue {
   // position(): how many operations were submitted. done(position): a synchronisation has shown
   // that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_relaxed); }
+  // Whether what was submitted may be unfinished.
+  bool may_have_work() const {
+    return distance(reached_.load(std::memory_order_acquire), position()) > 0;
+  }
   void done(uint32_t position);
   // Of a mark (QueueMarks::set).
   bool is_reached() const { return reached_.load(std::memory_order_acquire) != 0; }

@@ -18,10 +18,14 @@ class HostTurnsTest : public testing::Test {
   using Functions = std::vector<std::shared_ptr<void>>;
   using Of = HostTurns::Of;
 
-  std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart, unsigned functions = 1) {
-    auto added = turns_.add(stream, of, functions, [] { return false; });
+  std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart, unsigned functions = 1,
+                            bool beside_legacy_work = false) {
+    auto added = turns_.add(stream, of, functions, beside_legacy_work, [] { return false; });
     turns_.has_entered(added);
     return added;
+  }
+  std::shared_ptr<void> add_beside(const Stream& stream, unsigned functions = 1) {
+    return add(stream, Of::kBlocking, functions, /*beside_legacy_work=*/true);
   }
   std::shared_ptr<void> add_graph(const Stream& stream, unsigned turns, Of of = Of::kApart) {
     return turns_.add_graph(stream, of, turns, [] { return false; });
@@ -133,19 +137,19 @@ TEST_F(HostTurnsTest, WorkOfBlockingStreamsIsBehindFunctionsOfTheLegacyOne) {
   EXPECT_EQ(legacy_->taken, 1u);
 }
 
-TEST_F(HostTurnsTest, BehindWorkOfTheLegacyStreamEachFunctionTakesATurn) {
+TEST_F(HostTurnsTest, BesideWorkOfTheLegacyStreamEachFunctionTakesATurn) {
   functions_.push_back(add(first_, Of::kBlocking, 10));
   enter(legacy_, Of::kLegacy);
-  functions_.push_back(add(first_, Of::kBlocking, 10));
-  functions_.push_back(add(second_, Of::kApart, 10));
+  functions_.push_back(add_beside(first_, 10));
   EXPECT_EQ(first_->taken, 11u);
-  EXPECT_EQ(second_->taken, 0u);
-  functions_.push_back(add(first_, Of::kBlocking, HostTurns::kMost - 11));
-  EXPECT_FALSE(returns_before([&] { functions_.push_back(add(first_, Of::kBlocking)); },
+  EXPECT_FALSE(turns_.is_full(HostTurns::kMost - 11));
+  EXPECT_TRUE(turns_.is_full(HostTurns::kMost - 10));
+  functions_.push_back(add_beside(first_, HostTurns::kMost - 11));
+  EXPECT_FALSE(returns_before([&] { functions_.push_back(add_beside(first_)); },
                               [&] { functions_.erase(functions_.begin()); }));
   functions_.clear();
   functions_.push_back(add(first_, Of::kBlocking, 10));
-  EXPECT_EQ(first_->taken, 0u);  // nothing of the legacy stream is behind this one
+  EXPECT_EQ(first_->taken, 0u);
 }
 
 TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
@@ -153,14 +157,14 @@ TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
   for (unsigned i = 1; i <= 10; ++i) {
     enter(legacy_, Of::kLegacy);
     EXPECT_EQ(first_->taken, i);
-    functions_.push_back(add(first_, Of::kBlocking));
+    functions_.push_back(add_beside(first_));
   }
 }
 
 TEST_F(HostTurnsTest, WorkOfTheLegacyStreamDoesNotWaitForATurnThatItDoesNotTake) {
   functions_.push_back(add(first_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);
-  functions_.push_back(add(first_, Of::kBlocking, HostTurns::kMost - 1));
+  functions_.push_back(add_beside(first_, HostTurns::kMost - 1));
   enter(legacy_, Of::kLegacy);
   EXPECT_EQ(first_->taken, HostTurns::kMost);
 }
@@ -168,7 +172,7 @@ TEST_F(HostTurnsTest, WorkOfTheLegacyStreamDoesNotWaitForATurnThatItDoesNotTake)
 TEST_F(HostTurnsTest, WorkOfTheSameStreamTakesATurnBesideThatOfTheFunction) {
   functions_.push_back(add(first_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);
-  functions_.push_back(add(first_, Of::kBlocking));
+  functions_.push_back(add_beside(first_));
   enter(first_, Of::kBlocking);
   EXPECT_EQ(first_->taken, 3u);
 }
@@ -176,7 +180,8 @@ TEST_F(HostTurnsTest, WorkOfTheSameStreamTakesATurnBesideThatOfTheFunction) {
 TEST_F(HostTurnsTest, ALaunchIsNotBehindItself) {
   functions_.push_back(add(second_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);
-  auto launch = turns_.add(first_, Of::kBlocking, 3 * HostTurns::kMost, [] { return false; });
+  auto launch =
+      turns_.add(first_, Of::kBlocking, 3 * HostTurns::kMost, false, [] { return false; });
   enter(first_, Of::kBlocking);
   turns_.has_entered(launch);
 }
@@ -184,8 +189,7 @@ TEST_F(HostTurnsTest, ALaunchIsNotBehindItself) {
 TEST_F(HostTurnsTest, FunctionsOfStreamsThatAreApartDoNotCountForTheLegacyStream) {
   functions_.push_back(add(second_));
   enter(legacy_, Of::kLegacy);
-  functions_.push_back(add(first_, Of::kBlocking, 3 * HostTurns::kMost));
-  EXPECT_EQ(first_->taken, 0u);
+  EXPECT_EQ(second_->taken, 0u);
 }
 
 TEST_F(HostTurnsTest, AnyNumberOfStreamsHasNotAnyNumberOfTurns) {

@@ -58,7 +58,8 @@ unsigned word_at(CUdeviceptr at) {
 int main() {
   begin();
   use_primary();
-  const CUfunction scale = kernel_of(load_kernels(), "scale_words");
+  const CUmodule kernels = load_kernels();
+  const CUfunction scale = kernel_of(kernels, "scale_words"), spin = kernel_of(kernels, "spin");
   const CUdeviceptr at = device_memory(64);
   const CUstream apart = make_stream();
   CUstream blocking;
@@ -113,6 +114,14 @@ int main() {
     CU(cuLaunchHostFunc(nullptr, count, nullptr));
     CU(cuGraphLaunch(mixed, blocking));
   });
+  step("functions beside a kernel of the legacy stream");
+  ran = 0;
+  unsigned microseconds = 200'000;
+  void* values[] = {&microseconds};
+  CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, values, nullptr));
+  for (unsigned i = 0; i < kRounds; ++i) CU(cuLaunchHostFunc(blocking, count, nullptr));
+  CU(cuStreamSynchronize(blocking));
+  if (ran != kRounds) wrong("%u of %u functions have run", ran.load(), kRounds);
   CU(cuGraphExecDestroy(two));
   CU(cuGraphExecDestroy(mixed));
   CU(cuGraphExecDestroy(other));
