@@ -88,7 +88,10 @@ Status export_absolute_paths() {
 
 void take_environment() {
   remember_process();
-  OwnVariables variables = with_absolute_paths(own_variables_now());
+  OwnVariables now = own_variables_now();
+  // A program may clear its environment before it loads the library.
+  if (now.empty()) now = own_variables_of_the_start();
+  OwnVariables variables = with_absolute_paths(std::move(now));
   keep_files(variables);
   if (!variables["FARGPU_SERVER"].empty()) (void)bootstrap::host_identity();
   keep_own_variables(std::move(variables));

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +17,15 @@ namespace {
 
 constexpr std::string_view kOwn = "FARGPU_";
 std::atomic<const OwnVariables*> kept{nullptr};
+
+constexpr size_t kMostOfTheStart = size_t{1} << 20;
+
+// The first of a name counts, as in getenv.
+void add_own(std::string_view text, OwnVariables* variables) {
+  const size_t end = text.find('=');
+  if (end == std::string_view::npos || !text.starts_with(kOwn)) return;
+  variables->emplace(text.substr(0, end), text.substr(end + 1));
+}
 
 template <typename T>
 Result<T> parsed(const char* name, T otherwise, Result<T> (*parse)(std::string_view)) {
@@ -31,11 +42,21 @@ Result<T> parsed(const char* name, T otherwise, Result<T> (*parse)(std::string_v
 
 OwnVariables own_variables_now() {
   OwnVariables variables;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const size_t end = text.find('=');
-    if (end == std::string_view::npos || !text.starts_with(kOwn)) continue;
-    variables.emplace(text.substr(0, end), text.substr(end + 1));  // the first counts, as in getenv
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    add_own(*entry, &variables);
+  return variables;
+}
+
+OwnVariables own_variables_of_the_start() {
+  OwnVariables variables;
+  std::ifstream file("/proc/self/environ", std::ios::binary);
+  std::string text(kMostOfTheStart, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\0', begin), text.size());
+    add_own(std::string_view(text).substr(begin, end - begin), &variables);
+    begin = end + 1;
   }
   return variables;
 }

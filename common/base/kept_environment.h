@@ -13,6 +13,9 @@ namespace fargpu {
 using OwnVariables = std::map<std::string, std::string, std::less<>>;
 
 OwnVariables own_variables_now();
+// Those that the process was started with, although it has cleared its environment since. Empty,
+// too, where /proc does not tell: after a change of the user, or of the root directory.
+OwnVariables own_variables_of_the_start();
 // From now on the functions of env.h know these FARGPU_* variables and no others. Once, early;
 // other variables are always those of the environment.
 void keep_own_variables(OwnVariables variables);

@@ -28,9 +28,9 @@ class Surroundings(unittest.TestCase):
         for daemon in cls.daemons:
             daemon.__exit__(None)
 
-    def run_on(self, servers, *program, **options):
+    def run_on(self, servers, *program, flags=(), **options):
         names = ",".join(daemon.server for daemon in self.daemons[:servers])
-        command = [testing.BUILD.fargpu, "run", "--server", names, "--", *program]
+        command = [testing.BUILD.fargpu, "run", "--server", names, *flags, "--", *program]
         done = testing.run(command, timeout=120, **options)
         self.assertEqual(done.returncode, 0, f"{program}: {done.stdout}{done.stderr}")
         return done
@@ -192,6 +192,10 @@ class Surroundings(unittest.TestCase):
         self.run_program("load", "clearenv", "work")
         self.run_program("load", "version", "clearenv", "init", "work")
         self.run_program("load", "set=FARGPU_SERVER=nowhere.invalid", "set=FARGPU_TOKEN=x", "work")
+
+    def test_an_environment_cleared_before_the_load(self):
+        for flags in ((), ("--preload", "never"), ("--preload", "always")):
+            self.run_program("clearenv", "load", "work", flags=flags)
 
     def test_devices_are_chosen_by_cuInit(self):
         """As measured on a driver: CUDA_VISIBLE_DEVICES counts when cuInit is called."""
