@@ -9,6 +9,7 @@
 #include <toml.hpp>
 
 #include "common/base/parse.h"
+#include "common/bootstrap/connect.h"
 #include "common/transport/bulk_shares.h"
 
 namespace fargpu::server {
@@ -251,7 +252,7 @@ Status check_config(const DaemonConfig& config) {
     }
   }
   for (const std::string& where : config.listen) {
-    if (where.empty() || where[0] == '/') continue;
+    if (where.empty() || bootstrap::socket_path(where)) continue;
     if (auto endpoint = parse_endpoint(where, 0); !endpoint.ok()) {
       return {StatusCode::kInvalidArgument, "listen: " + endpoint.status().message()};
     }

@@ -13,11 +13,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/bootstrap/connect.h"
 #include "common/transport/tcp/stream.h"
 #include "common/transport/tcp/tcp.h"
 
@@ -91,9 +93,11 @@ Listeners::~Listeners() { stop(); }
 Status Listeners::add(const std::string& where) {
   auto listener = std::make_shared<Listener>(loop_);
   int descriptor = -1;
-  if (where.starts_with("/")) {
-    FARGPU_ASSIGN_OR_RETURN(listener->unix_socket, listen_unix(where));
-    listener->path = where;
+  if (const auto path = bootstrap::socket_path(where)) {
+    std::error_code error;
+    listener->path = std::filesystem::absolute(*path, error).lexically_normal();
+    if (error) return system_error("listen " + where, error.value());
+    FARGPU_ASSIGN_OR_RETURN(listener->unix_socket, listen_unix(listener->path));
     descriptor = listener->unix_socket.get();
   } else {
     FARGPU_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(where, 0));

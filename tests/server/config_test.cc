@@ -105,6 +105,7 @@ TEST(Config, ChecksWhatFlagsCanBreak) {
   };
   EXPECT_TRUE(check_config(DaemonConfig()).ok());
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.listen = {"host:port"}; }));
+  EXPECT_FALSE(broken([](DaemonConfig& c) { c.listen = {"./a/socket", "unix:socket"}; }));
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.frame.max_body_bytes = 10; }));
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.frame.max_bulk_bytes = uint64_t{4} << 30; }));
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.hello_deadline = std::chrono::milliseconds(0); }));
