@@ -37,6 +37,7 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
     : options(channel_options),
       sink(notice_sink),
       transport(std::move(made)),
+      resumable(dynamic_cast<transport::Resumable*>(transport.get())),
       has_descriptor(transport->poll_descriptor() >= 0),
       visible_at_commit(transport->capabilities().visible_at_commit),
       sends_aside(transport->capabilities().sends_aside),
@@ -58,7 +59,7 @@ Channel::Impl::Impl(std::unique_ptr<transport::Transport> made, NoticeSink& noti
 Channel::Impl::~Impl() {
   closing = true;
   stop = true;
-  declare_lost(Status(StatusCode::kLost, "the session was closed"));
+  end_session(Status(StatusCode::kLost, "the session was closed"));
   service.join();
 }
 
@@ -273,10 +274,10 @@ Status Channel::Impl::wait_alone(Waiter& waiter, Deadline deadline) {
     late_opcode = waiter.opcode;
     ++late_replies;
   } else if (!waiter.done || !lost_now.ok()) [[unlikely]] {
-    if (!lost_now.ok()) declare_lost(lost_now);
+    const bool over = !lost_now.ok() && !survives(lost_now);
     std::unique_lock lock(wait_mutex);
     if (!waiter.done) link(waiter);
-    if (!lost_now.ok()) fail_all_waiters(lock, lost_status());
+    if (over) fail_all_waiters(lock, lost_status());
     give_back();
     lock.unlock();
     return wait(waiter, deadline);
@@ -312,16 +313,25 @@ void Channel::Impl::read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadli
   reads_for = own;
   if (lock.owns_lock()) lock.unlock();
   Result<size_t> received = transport->receive(*this, deadline);
-  if (!received.ok()) declare_lost(received.status());
+  const bool over = !received.ok() && !survives(received.status());
   lock.lock();
   if (own != nullptr && own->done) unlink(*own);
-  if (!received.ok()) fail_all_waiters(lock, lost_status());
+  if (over) fail_all_waiters(lock, lost_status());
   give_back();
 }
 
 // --- loss ---
 
-void Channel::Impl::declare_lost(const Status& why) {
+// What breaks the rules ends the session, whatever the connection does. So does the loss of one of
+// two connections.
+bool Channel::Impl::survives(const Status& why) {
+  const bool may_resume = why.code() == StatusCode::kLost && resumable != nullptr && !bulk;
+  if (may_resume && !lost && !closing && resumable->resume(why)) return true;
+  end_session(why);
+  return false;
+}
+
+void Channel::Impl::end_session(const Status& why) {
   {
     std::lock_guard lock(why_mutex);
     if (!lost.load(std::memory_order_relaxed)) {
@@ -422,7 +432,7 @@ void Channel::close(Deadline deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  impl_->declare_lost(Status(StatusCode::kLost, "the session was closed"));
+  impl_->end_session(Status(StatusCode::kLost, "the session was closed"));
   // The thread that reads it hears of the end, unless the program has closed the descriptors that
   // it sleeps on.
   if (impl_->landings != nullptr) impl_->landings->wait_for_stop(Clock::now() + kLongestStop);

@@ -95,8 +95,8 @@ void Channel::Impl::bulk_ended(const Status& why) {
     }
   }
   if (!lost) {
-    declare_lost(Status(why.code(),
-                        fmt::format("the session's bulk connection has ended: {}", why.message())));
+    survives(Status(why.code(),
+                    fmt::format("the session's bulk connection has ended: {}", why.message())));
   }
 }
 

@@ -109,7 +109,7 @@ Status Channel::Impl::sent(SendLock& lock, Status committed, size_t frame_bytes)
   count_sent();
   if (committed.ok()) flush_or_postpone(frame_bytes);
   lock.unlock();
-  if (committed.code() == StatusCode::kLost) declare_lost(committed);
+  if (committed.code() == StatusCode::kLost) survives(committed);
   return committed;
 }
 
@@ -181,7 +181,7 @@ Channel::Call::State::State(Channel& channel, uint16_t opcode, uint16_t context,
   }
   status = reserved.status();
   lock.unlock();
-  if (status.code() == StatusCode::kLost) impl.declare_lost(status);
+  if (status.code() == StatusCode::kLost) impl.survives(status);
 }
 
 Channel::Call::Call(Channel& channel, uint16_t opcode, uint16_t context, size_t body_bytes_bound) {
@@ -362,7 +362,7 @@ Status Channel::Impl::exchange(SendLock& lock, const wire::FrameHeader& header, 
   lock.unlock();
   if (sent.ok() || (committed && sent.code() == StatusCode::kTimeout))
     return wait_for(waiter, alone, deadline);
-  if (sent.code() == StatusCode::kLost) declare_lost(sent);
+  if (sent.code() == StatusCode::kLost) survives(sent);
   if (alone) no_longer_alone(nullptr);
   if (alone || try_remove(waiter)) return sent;
   return wait(waiter, kNoDeadline);
@@ -413,7 +413,7 @@ bool Channel::call_later(uint16_t opcode, uint16_t context, Bytes body, Reply& r
   if (!sent.ok()) {
     // No other frame gets its number: an answer to that might find this waiter.
     lock.unlock();
-    if (sent.code() == StatusCode::kLost) impl.declare_lost(sent);
+    if (sent.code() == StatusCode::kLost) impl.survives(sent);
     if (!impl.try_remove(waiting->waiter)) (void)impl.wait(waiting->waiter, kNoDeadline);
     return false;
   }
@@ -473,7 +473,7 @@ Status Channel::flush() {
     // What cannot be sent without waiting is left to the service thread.
     if (status.code() == StatusCode::kTimeout) return Status();
   }
-  if (status.code() == StatusCode::kLost) impl_->declare_lost(status);
+  if (status.code() == StatusCode::kLost) impl_->survives(status);
   return status;
 }
 
@@ -487,7 +487,7 @@ Status Channel::pass_descriptor(uint64_t number, int descriptor) {
     std::lock_guard lock(impl_->send_mutex);
     status = passing->send(number, descriptor);
   }
-  if (status.code() == StatusCode::kLost) impl_->declare_lost(status);
+  if (status.code() == StatusCode::kLost) impl_->survives(status);
   return status;
 }
 

@@ -17,13 +17,15 @@
 // (wait_alone). It is not put on the list of waiters and does not take wait_mutex, unless another
 // thread needs waking when it gives the lease back.
 //
-// Loss. The thread that notices it calls declare_lost(), which closes the transport. The next
-// receive() fails; the lease holder then fails all waiters and calls the sink.
+// Loss. A connection and a session are lost apart. The thread that notices a failure asks
+// survives(), the one place that says whether the session goes on without that connection. If not,
+// end_session() closes the transport. The next receive() fails; the lease holder then fails all
+// waiters and calls the sink.
 //
 // Bulk connection (channel_bulk.cc). Its BulkSender has a lock of its own, and a thread that reads
 // it. What is read on the connection of the calls behind a delivery's number waits until the
 // delivery has landed there (landings.h): the caller of a reply after it has given back the lease.
-// declare_lost() closes both connections. The sink is told of a loss when neither is read any more.
+// end_session() closes both connections. The sink is told of a loss when neither is read any more.
 //
 // Locks, in the order in which they may be nested. Neither is held while waiting for a reply.
 //   send_mutex   reserve, commit, flush; order of sequence numbers
@@ -56,6 +58,7 @@
 #include "common/rpc/landings.h"
 #include "common/rpc/link_estimate.h"
 #include "common/rpc/liveness.h"
+#include "common/transport/resumable.h"
 
 namespace fargpu::rpc {
 
@@ -157,7 +160,10 @@ struct Channel::Impl final : transport::FrameHandler {
   // wait_mutex: it is released while polling and held again on return. `own`: the thread's waiter,
   // if it waits.
   void read(std::unique_lock<std::mutex>& lock, Waiter* own, Deadline deadline);
-  void declare_lost(const Status& why);
+  // After a failure of the connection (kLost), or a mistake of the server: whether the session goes
+  // on. Ends it if not.
+  bool survives(const Status& why);
+  void end_session(const Status& why);
   Status lost_status();
   void fail_all_waiters(std::unique_lock<std::mutex>& lock, const Status& why);
   Waiter* find(uint32_t sequence);  // a waiter without an answer
@@ -247,6 +253,7 @@ struct Channel::Impl final : transport::FrameHandler {
   const ChannelOptions options;
   NoticeSink& sink;
   std::unique_ptr<transport::Transport> transport;
+  transport::Resumable* const resumable;  // the same; null: it is none
   const bool has_descriptor;  // the service thread can wait for the transport without receiving
   // Of the transport's Capabilities: a flush is rarely needed, and cheap when not.
   const bool visible_at_commit;

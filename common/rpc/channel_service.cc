@@ -132,11 +132,11 @@ Channel::Impl::Wake Channel::Impl::sleep(Deadline until, bool watch_transport) {
                             : until;
   auto ready = transport::poll_until(std::span(sources, watch_transport ? 2 : 1), look);
   if (!ready.ok()) {
-    declare_lost(ready.status());
+    end_session(ready.status());
     return Wake::kReadable;
   }
   if (descriptors::own(kick_event.get()) < 0) {
-    declare_lost(Status(StatusCode::kLost, "the program has closed its descriptors"));
+    end_session(Status(StatusCode::kLost, "the program has closed its descriptors"));
     return Wake::kReadable;
   }
   if (*ready == 0) return look < until ? Wake::kKicked : Wake::kTimeout;
@@ -172,7 +172,7 @@ Deadline Channel::Impl::flush_aside(SendLock& lock, Clock::time_point now) {
   const bool left = status.code() == StatusCode::kTimeout;
   some_aside = (aside || some_aside) && left;
   if (left) return now + kRetryFlush;
-  if (!status.ok()) declare_lost(status);
+  if (!status.ok()) survives(status);
   return aside && status.ok() ? now + kFlushDelay : kNoDeadline;
 }
 
@@ -189,10 +189,11 @@ void Channel::Impl::check_liveness(Clock::time_point now, bool call_waits) {
       if (!try_send_ping()) liveness.could_not_ping(now, statistics.bytes_sent);
       return;
     case Liveness::Verdict::kLost:
-      declare_lost(
-          Status(StatusCode::kLost,
-                 fmt::format("connection lost: the server ({}) has not answered for {:.1f} s",
-                             transport->describe(), liveness.silence(now).count())));
+      if (survives(
+              Status(StatusCode::kLost,
+                     fmt::format("connection lost: the server ({}) has not answered for {:.1f} s",
+                                 transport->describe(), liveness.silence(now).count()))))
+        liveness.begins_again(Clock::now(), statistics.bytes_sent);
   }
 }
 

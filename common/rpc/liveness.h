@@ -39,6 +39,9 @@ class Liveness {
     if (sent_bytes != sent_bytes_) sign_of_life(now, sent_bytes);
   }
 
+  // The silence so far was another connection's.
+  void begins_again(Time now, uint64_t sent_bytes) { sign_of_life(now, sent_bytes); }
+
   std::chrono::duration<double> silence(Time now) const { return now - silent_since_; }
 
  private:

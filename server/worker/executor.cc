@@ -25,6 +25,14 @@ constexpr auto kLongestAtGate = std::chrono::milliseconds(50);
 
 Status Executor::run() {
   last_progress_ = Clock::now();
+  Status status = serve();
+  while (!status.ok() && survives(status)) status = serve();
+  FARGPU_RETURN_IF_ERROR(status);
+  worker_.before_error();
+  return worker_.parts().output.flush();
+}
+
+Status Executor::serve() {
   while (!bye_) {
     if (gate_.in_the_way()) [[unlikely]] {
       FARGPU_RETURN_IF_ERROR(after_gate());
@@ -44,8 +52,7 @@ Status Executor::run() {
     if (commands_.waiting()) [[unlikely]]
       commands_.serve();
   }
-  worker_.before_error();
-  return worker_.parts().output.flush();
+  return Status();
 }
 
 Status Executor::after_gate() {

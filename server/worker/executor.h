@@ -9,6 +9,7 @@
 #include <chrono>
 #include <string>
 
+#include "common/transport/resumable.h"
 #include "common/transport/transport.h"
 #include "common/wire/opcode_set.h"
 #include "server/worker/bulk_receiver.h"
@@ -26,6 +27,7 @@ class Executor final : public transport::FrameHandler {
            std::chrono::microseconds spin, const SessionCommands::Source& daemon = {})
       : worker_(worker),
         transport_(transport),
+        resumable_(dynamic_cast<transport::Resumable*>(&transport)),
         statistics_(statistics),
         timeline_(worker.timeline()),
         spin_(spin),
@@ -38,7 +40,15 @@ class Executor final : public transport::FrameHandler {
   SessionCommands& commands() { return commands_; }
   // Its bulk connection, if it has one; outlives run().
   void reads_beside(BulkReceiver& bulk) { bulk_ = &bulk; }
-  // Until the client says bye (ok), its connection is lost, or it breaks the protocol.
+  // The one place that says whether the session goes on when its connection is lost: if the
+  // transport can resume, it has no bulk connection, and the client has not broken the rules. On
+  // the executor's thread, or on the watch's.
+  bool survives(const Status& why) {
+    return why.code() == StatusCode::kLost && bulk_ == nullptr && resumable_ != nullptr &&
+           resumable_->resume(why);
+  }
+  // Until the client says bye (ok), the session ends with its connection (kLost), or the client
+  // breaks the protocol.
   Status run();
 
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
@@ -47,6 +57,8 @@ class Executor final : public transport::FrameHandler {
                   std::span<std::byte> bulk) override;
 
  private:
+  // Until a bye or an error of the connection or the client.
+  Status serve();
   Status execute(const wire::FrameHeader& header, std::span<const std::byte> body,
                  std::span<std::byte> bulk);
   // A frame that comes while the gate is in the way.
@@ -67,6 +79,7 @@ class Executor final : public transport::FrameHandler {
 
   SessionWorker& worker_;
   transport::Transport& transport_;
+  transport::Resumable* const resumable_;  // the same; null: it is none
   SessionStatistics& statistics_;
   Timeline& timeline_;
   static constexpr std::chrono::microseconds kBudget{200};

@@ -215,10 +215,13 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
       [&worker, &executor] {
         worker.responder().try_notice(wire::kAlive, executor.activity().opcode());
       },
-      [&options] {
+      [&options, &executor] {
+        constexpr const char* kWhy = "the client went while a driver call did not return";
+        const Status lost(StatusCode::kLost, kWhy);
+        if (executor.survives(lost)) return;
         log::warn("event=executor-stuck client=\"{}\" why=\"a driver call did not return\"",
                   options.client);
-        end(Status(), "the client went while a driver call did not return", 0);
+        end(lost, "", 0);
       },
       {},
       {(*links)->descriptor(),

@@ -109,6 +109,8 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   // Nothing comes before the answer to this ping.
   void expect_silence();
   void hang_up() { client_->close(); }
+  // The client's end from now on.
+  void use(std::unique_ptr<transport::Transport> client) { client_ = std::move(client); }
   // How the executor ended; waits for it.
   Status end();
   // Context 1 on device 0, of which the fake driver's notes say nothing any more.
