@@ -54,22 +54,28 @@ void EndedGraphs::look() {
 }
 
 void EndedGraphs::end_unheld() {
-  if (!unheld_.empty()) return;  // look() follows
+  while (ends_unheld_ && kept_.size() > kMostUnheld && *kept_.front().launch_ended) {
+    end_beside(kept_.front().graph);
+    kept_.erase(kept_.begin());
+  }
+  if (ends_unheld_) return;  // look() follows
   std::vector<std::shared_ptr<ExecutableGraph::Made>> made;
   std::erase_if(kept_, [&](Kept& kept) {
     if (!*kept.launch_ended) return false;
     made.push_back(kept.graph->made());
-    unheld_.push_back(std::move(kept.graph));
+    unheld_.push_back(std::move(kept));
     return true;
   });
   if (made.empty()) return;
+  ends_unheld_ = true;
   const auto end = [made = std::move(made)] {
     for (const auto& one : made) (void)one->end();
     return CUDA_SUCCESS;
   };
   const auto ended = [this](CUresult) {
     // Out of the list first: the end of a graph may be that of other objects.
-    const Graphs gone = std::exchange(unheld_, {});
+    const std::vector<Kept> gone = std::exchange(unheld_, {});
+    ends_unheld_ = false;
     look();
   };
   completion_.off_thread_exclusive(0, StreamHolds::kEveryDevice, end, ended);
@@ -90,25 +96,26 @@ void EndedGraphs::when_gone(std::shared_ptr<GraphBase> base, std::function<void(
     }
     if (hurried || Clock::now() < latest) return false;
     hurried = true;
-    const auto ends = [&](const std::shared_ptr<ExecutableGraph>& graph) {
-      if (!graph->uses(*base)) return false;
-      end_beside(graph);
+    const auto ends = [&](const Kept& kept) {
+      if (!kept.graph->uses(*base)) return false;
+      end_beside(kept.graph);
       return true;
     };
     std::erase_if(unheld_, ends);
-    std::erase_if(kept_, [&](const Kept& kept) { return ends(kept.graph); });
+    std::erase_if(kept_, ends);
     return false;
   });
 }
 
 void EndedGraphs::context_ended(ContextEnd& end) {
-  std::erase_if(kept_, [&](Kept& kept) {
+  const auto ends = [&](Kept& kept) {
     if (kept.context != end.id) return false;
-    end.withdrawals.push_back([made = kept.graph->made()] { (void)made->end(); });
+    // With the graph: its last reference would end it here.
+    end.withdrawals.push_back([graph = std::move(kept.graph)] { (void)graph->made()->end(); });
     return true;
-  });
-  for (const auto& graph : unheld_)
-    end.withdrawals.push_back([made = graph->made()] { (void)made->end(); });
+  };
+  std::erase_if(unheld_, ends);
+  std::erase_if(kept_, ends);
 }
 
 }  // namespace fargpu::server

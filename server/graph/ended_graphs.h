@@ -33,6 +33,8 @@ class StreamHolds;
 class EndedGraphs {
  public:
   static constexpr size_t kMostKept = 64;
+  // While no function is outstanding, and copies hold streams at any time.
+  static constexpr size_t kMostUnheld = 1024;
   // Of when_gone().
   static constexpr std::chrono::milliseconds kPatience{500};
 
@@ -60,7 +62,6 @@ class EndedGraphs {
     std::shared_ptr<ExecutableGraph> graph;
     std::shared_ptr<bool> launch_ended;
   };
-  using Graphs = std::vector<std::shared_ptr<ExecutableGraph>>;
   // Says when the last launch has ended.
   std::shared_ptr<bool> follow_launch(const ExecutableGraph& graph);
   void end_beside(const std::shared_ptr<ExecutableGraph>& graph);
@@ -71,8 +72,9 @@ class EndedGraphs {
   const HostGate& gate_;
   const StreamHolds& holds_;
   Completion& completion_;
-  std::vector<Kept> kept_;  // oldest first
-  Graphs unheld_;           // that a helper thread ends
+  std::vector<Kept> kept_;    // oldest first
+  std::vector<Kept> unheld_;  // that a helper thread ends
+  bool ends_unheld_ = false;  // it does, or will
 };
 
 }  // namespace fargpu::server
