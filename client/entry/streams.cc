@@ -104,24 +104,21 @@ HostTurns::Of order_of(const ResolvedStream& stream) {
                                                                        : HostTurns::Of::kBlocking;
 }
 
-std::shared_ptr<void> add_turns(Session& session, uint16_t context, CUstream stream,
-                                const ResolvedStream& resolved, unsigned functions) {
+std::shared_ptr<void> add_turns(Session& session, CUstream stream, const ResolvedStream& resolved,
+                                unsigned functions) {
   const HostTurns::Of of = order_of(resolved);
-  bool beside = false;
-  if (const Context* const own = context_of(stream);
-      of == HostTurns::Of::kBlocking && own != nullptr && own->legacy_stream != nullptr) {
-    StreamQueue& legacy = own->legacy_stream->queue;
-    const uint32_t position = legacy.position();
-    beside = legacy.may_have_work();
-    // Nobody may have waited for it. Before a function waits, the worker is asked.
-    if (beside && session.host_turns.is_full(functions) &&
-        call_cuStreamQuery(session, context, CU_STREAM_LEGACY) == CUDA_SUCCESS) {
-      legacy.done(position);
-      beside = legacy.may_have_work();
-    }
+  std::shared_ptr<StreamState> legacy;  // that may have work which the functions are beside
+  if (const Context* const own = context_of(stream); of == HostTurns::Of::kBlocking &&
+                                                     own != nullptr &&
+                                                     own->legacy_stream->queue.may_have_work()) {
+    legacy = own->legacy_stream;
+    // Nobody may have waited for it. In front of the functions: it would be behind them.
+    session.queue_marks.follow(StreamState::queue_of(legacy), {own->wire_id, kLegacyStreamId});
   }
-  return session.host_turns.add(StreamState::turns_of(*resolved.state), of, functions, beside,
-                                [&] { return session.lost.load(); });
+  return session.host_turns.add(
+      StreamState::turns_of(*resolved.state), of, functions,
+      [&] { return legacy != nullptr && legacy->queue.may_have_work(); },
+      [&] { return session.lost.load(); });
 }
 
 CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {

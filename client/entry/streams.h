@@ -49,9 +49,9 @@ CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resol
 // Of a stream with a state.
 HostTurns::Of order_of(const ResolvedStream& stream);
 // For host functions that are about to be sent into `resolved`, which has a state, and which
-// `stream` names in `context` (wire id): as HostTurns::add(), may wait until others have run.
-std::shared_ptr<void> add_turns(Session& session, uint16_t context, CUstream stream,
-                                const ResolvedStream& resolved, unsigned functions);
+// `stream` names: as HostTurns::add(), may wait until others have run.
+std::shared_ptr<void> add_turns(Session& session, CUstream stream, const ResolvedStream& resolved,
+                                unsigned functions);
 // For work that is about to be sent into `resolved`, which `stream` names in `context` (wire id): a
 // place in the driver's queue. May wait until the GPU has got on with the stream (stream_queue.h),
 // and while functions of the application hold streams (queue_limit.h). Only Submission calls it.

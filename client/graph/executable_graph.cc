@@ -219,11 +219,10 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
   Session& session = target.session;
   std::shared_ptr<void> turns;
   if (resolved.state != nullptr && !exec.host_calls.empty()) {
-    turns = exec.turns == 0
-                ? add_turns(session, target.context, stream, resolved, exec.functions_alone)
-                : session.host_turns.add_graph(StreamState::turns_of(*resolved.state),
-                                               order_of(resolved), exec.turns,
-                                               [&] { return session.lost.load(); });
+    turns = exec.turns == 0 ? add_turns(session, stream, resolved, exec.functions_alone)
+                            : session.host_turns.add_graph(StreamState::turns_of(*resolved.state),
+                                                           order_of(resolved), exec.turns,
+                                                           [&] { return session.lost.load(); });
   }
   std::vector<HostFunction> functions;
   functions.reserve(exec.host_calls.size());

@@ -38,6 +38,20 @@ void QueueMarks::wait(const std::shared_ptr<StreamQueue>& queue, uint32_t positi
   if (places > 1) queue->raise_limit(position);
 }
 
+void QueueMarks::follow(const std::shared_ptr<StreamQueue>& queue, const Stream& stream) {
+  uint64_t ticket = 0;
+  {
+    std::lock_guard lock(queue->mutex_);
+    const uint32_t sent = queue->position();
+    if (StreamQueue::distance(queue->marked_, sent) <= 0) return;
+    queue->marked_ = sent;
+    std::lock_guard marks_lock(mutex_);
+    ticket = next_ticket_++;
+    marks_.emplace(ticket, Mark{queue, sent});
+  }
+  ask(ticket, stream);
+}
+
 std::shared_ptr<StreamQueue> QueueMarks::set(const Stream& stream) {
   auto queue = std::make_shared<StreamQueue>();
   uint64_t ticket = 0;

@@ -35,6 +35,8 @@ class QueueMarks {
                        const Stream& stream) {
     wait(queue, queue->position() + 1, places, stream);
   }
+  // Asks, unless that is under way, when what is in the queue is done; does not wait.
+  void follow(const std::shared_ptr<StreamQueue>& queue, const Stream& stream);
   // A mark behind everything submitted so far to the stream.
   std::shared_ptr<StreamQueue> set(const Stream& stream);
   // False: the session is lost.

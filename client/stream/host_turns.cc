@@ -48,20 +48,16 @@ class HostTurns::Turns {
 };
 
 std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsigned functions,
-                                     bool beside_legacy_work, const Lost& lost) {
+                                     const std::function<bool()>& beside_legacy_work,
+                                     const Lost& lost) {
   Share& share = *stream;
   auto turns = std::make_shared<Turns>(*this, std::move(stream), of);
   Lock lock(mutex_);
-  if (beside_legacy_work) {
-    wait(lock, share, functions, lost);
-    turns->take(functions);
+  if (beside_legacy_work()) {
+    wait(lock, share, functions, [&] { return !beside_legacy_work() || lost(); });
+    if (beside_legacy_work()) turns->take(functions);
   }
   return turns;
-}
-
-bool HostTurns::is_full(unsigned turns) const {
-  Lock lock(mutex_);
-  return taken_ + turns > kMost;
 }
 
 void HostTurns::has_entered(const std::shared_ptr<void>& functions) {

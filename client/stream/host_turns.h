@@ -46,9 +46,7 @@ class HostTurns {
   // blocking, and work of the legacy stream may not have ended. What is returned is to live until
   // they have run, and to be given to has_entered() when they are in the stream.
   std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
-                            bool beside_legacy_work, const Lost& lost);
-  // Whether so many more would have to wait, if their stream has turns.
-  bool is_full(unsigned turns) const;
+                            const std::function<bool()>& beside_legacy_work, const Lost& lost);
   void has_entered(const std::shared_ptr<void>& functions);
   // Before a graph with host nodes beside other nodes is launched, right before or after enter():
   // waits for its turns, unless the stream has none.
@@ -65,7 +63,7 @@ class HostTurns {
   void take_last(Lock& lock, Share& stream, const Lost& lost);
   void take_lasts(Lock& lock, Of of, const Lost& lost);
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable fewer_;
   // Guarded by mutex_.
   unsigned taken_ = 0;

@@ -55,7 +55,7 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function) {
       result != CUDA_SUCCESS)
     return result;
   if (resolved.state != nullptr)
-    function.turns = add_turns(target.session, target.context, function.stream, resolved, 1);
+    function.turns = add_turns(target.session, function.stream, resolved, 1);
   function.device = device_key(context_of(function.stream));
   const uint64_t id = functions.add(function);
   target.session.channel().await_notices();

@@ -20,7 +20,8 @@ class HostTurnsTest : public testing::Test {
 
   std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart, unsigned functions = 1,
                             bool beside_legacy_work = false) {
-    auto added = turns_.add(stream, of, functions, beside_legacy_work, [] { return false; });
+    auto added = turns_.add(
+        stream, of, functions, [=] { return beside_legacy_work; }, [] { return false; });
     turns_.has_entered(added);
     return added;
   }
@@ -142,14 +143,25 @@ TEST_F(HostTurnsTest, BesideWorkOfTheLegacyStreamEachFunctionTakesATurn) {
   enter(legacy_, Of::kLegacy);
   functions_.push_back(add_beside(first_, 10));
   EXPECT_EQ(first_->taken, 11u);
-  EXPECT_FALSE(turns_.is_full(HostTurns::kMost - 11));
-  EXPECT_TRUE(turns_.is_full(HostTurns::kMost - 10));
   functions_.push_back(add_beside(first_, HostTurns::kMost - 11));
   EXPECT_FALSE(returns_before([&] { functions_.push_back(add_beside(first_)); },
                               [&] { functions_.erase(functions_.begin()); }));
   functions_.clear();
   functions_.push_back(add(first_, Of::kBlocking, 10));
   EXPECT_EQ(first_->taken, 0u);
+}
+
+TEST_F(HostTurnsTest, AFunctionGoesOnWhenTheWorkOfTheLegacyStreamHasEnded) {
+  functions_.push_back(add_beside(first_, HostTurns::kMost));
+  std::atomic<bool> has_work{true};
+  std::shared_ptr<void> last;
+  EXPECT_FALSE(returns_before(
+      [&] {
+        last = turns_.add(
+            first_, Of::kBlocking, 1, [&] { return has_work.load(); }, [] { return false; });
+      },
+      [&] { has_work = false; }));
+  EXPECT_EQ(first_->taken, HostTurns::kMost);
 }
 
 TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
@@ -180,8 +192,8 @@ TEST_F(HostTurnsTest, WorkOfTheSameStreamTakesATurnBesideThatOfTheFunction) {
 TEST_F(HostTurnsTest, ALaunchIsNotBehindItself) {
   functions_.push_back(add(second_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);
-  auto launch =
-      turns_.add(first_, Of::kBlocking, 3 * HostTurns::kMost, false, [] { return false; });
+  const auto no = [] { return false; };
+  auto launch = turns_.add(first_, Of::kBlocking, 3 * HostTurns::kMost, no, no);
   enter(first_, Of::kBlocking);
   turns_.has_entered(launch);
 }

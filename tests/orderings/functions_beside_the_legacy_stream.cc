@@ -17,6 +17,12 @@ std::atomic<unsigned> ran{0};
 void CUDA_CB take_a_while(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
 void CUDA_CB count(void*) { ++ran; }
 
+std::atomic<bool> told{false};
+
+void CUDA_CB until_told(void*) {
+  while (!told) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 CUgraphExec make_graph(CUfunction scale, CUdeviceptr at, unsigned host_nodes, bool with_kernels) {
   CUgraph graph;
   CU(cuGraphCreate(&graph, 0));
@@ -120,6 +126,15 @@ int main() {
   void* values[] = {&microseconds};
   CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, values, nullptr));
   for (unsigned i = 0; i < kRounds; ++i) CU(cuLaunchHostFunc(blocking, count, nullptr));
+  CU(cuStreamSynchronize(blocking));
+  if (ran != kRounds) wrong("%u of %u functions have run", ran.load(), kRounds);
+  step("functions behind work of the legacy stream that has ended");
+  ran = 0;
+  CU(cuMemsetD32Async(at, 0, 1, nullptr));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CU(cuLaunchHostFunc(blocking, until_told, nullptr));
+  for (unsigned i = 0; i < kRounds; ++i) CU(cuLaunchHostFunc(blocking, count, nullptr));
+  told = true;
   CU(cuStreamSynchronize(blocking));
   if (ran != kRounds) wrong("%u of %u functions have run", ran.load(), kRounds);
   CU(cuGraphExecDestroy(two));
