@@ -1,5 +1,6 @@
 #include "common/base/env.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +50,8 @@ OwnVariables own_variables_now() {
 
 OwnVariables own_variables_of_the_start() {
   OwnVariables variables;
+  // A program with rights of its own may have cleared what its caller gave it.
+  if (::getauxval(AT_SECURE) != 0) return variables;
   std::ifstream file("/proc/self/environ", std::ios::binary);
   std::string text(kMostOfTheStart, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));

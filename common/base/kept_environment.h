@@ -14,7 +14,8 @@ using OwnVariables = std::map<std::string, std::string, std::less<>>;
 
 OwnVariables own_variables_now();
 // Those that the process was started with, although it has cleared its environment since. Empty,
-// too, where /proc does not tell: after a change of the user, or of the root directory.
+// too, where /proc does not tell (after a change of the user, or of the root directory), and in a
+// program that has rights of its own, as a set-user-ID one.
 OwnVariables own_variables_of_the_start();
 // From now on the functions of env.h know these FARGPU_* variables and no others. Once, early;
 // other variables are always those of the environment.
