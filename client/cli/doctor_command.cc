@@ -65,8 +65,7 @@ Result<std::string> loaded_library(const std::string& program) {
   pid_t child = ::fork();
   if (child < 0) return system_error("fork", errno);
   if (child == 0) {
-    Status status = program.empty() ? export_library(self, Preload::kNever)
-                                    : export_library(program, Preload::kAuto);
+    Status status = export_library(program.empty() ? self : program, Preload::kAuto);
     if (!status.ok()) {
       dprintf(writer.get(), "none %s\n", status.message().c_str());
       ::_exit(kMissingPart);
@@ -116,9 +115,7 @@ int examine_library(const DoctorOptions& options) {
   } else if (!options.program.empty()) {
     line(true, "program",
          options.program + (has_rpath(options.program) ? " has an RPATH: started with LD_PRELOAD"
-                            : opens_driver_late(options.program)
-                                ? " is started with LD_PRELOAD"
-                                : " is started with LD_LIBRARY_PATH"));
+                                                       : " is started with LD_LIBRARY_PATH"));
   }
   return kSuccess;
 }

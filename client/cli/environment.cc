@@ -101,13 +101,11 @@ Status export_library(const std::string& program, Preload preload) {
   FARGPU_RETURN_IF_ERROR(set("LD_LIBRARY_PATH", prepend(folder, "LD_LIBRARY_PATH")));
   if (preload == Preload::kNever) return {};
   // Once loaded under its soname, every later dlopen("libcuda.so.1") gets it, whatever the paths
-  // say, and it has its settings from the beginning of the program. Few programs use NVML: it is
-  // loaded where an RPATH would lead to another one.
+  // say. Few programs use NVML: it is loaded where an RPATH would lead to another one.
   constexpr const char* kNvml = "libnvidia-ml.so.1";
   const bool always = preload == Preload::kAlways;
   std::string libraries;
-  if (always || has_rpath(program) || opens_driver_late(program))
-    libraries = folder + "/libcuda.so.1";
+  if (always || has_rpath(program)) libraries = folder + "/libcuda.so.1";
   if (always || rpath_leads_to(program, kNvml)) libraries += ":" + folder + "/" + kNvml;
   if (!libraries.empty())
     FARGPU_RETURN_IF_ERROR(set("LD_PRELOAD", prepend(libraries, "LD_PRELOAD")));

@@ -139,12 +139,6 @@ constexpr std::string_view kElsewhere[] = {
 
 bool has_rpath(const std::string& program) { return Program(program).rpath.has_value(); }
 
-bool opens_driver_late(const std::string& program) {
-  // A program without names is none of ours: a script, say.
-  return Program(program).loader.has_value() &&
-         (names(program, "libcuda.so.1") || names(program, "libcudart.so"));
-}
-
 bool rpath_leads_to(const std::string& program, const std::string& library) {
   const auto rpath = Program(program).rpath;
   if (!rpath || rpath->empty()) return false;

@@ -15,10 +15,6 @@ bool has_rpath(const std::string& program);
 // Whether a folder of its DT_RPATH has a file of that name: the program would load that one.
 bool rpath_leads_to(const std::string& program, const std::string& library);
 
-// Whether the program itself names libcuda.so.1, or NVIDIA's runtime library, which opens it in its
-// first call: what the program has changed until then (environment, user) would be lost.
-bool opens_driver_late(const std::string& program);
-
 // One line for a program that will probably not use remote GPUs, with what to do: it is of another
 // machine type, it changes its user, so that the loader ignores LD_LIBRARY_PATH, what it starts
 // does not get its environment, or it loads no library for glibc. Empty: nothing stands against it.

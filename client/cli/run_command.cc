@@ -172,8 +172,7 @@ void add_run(CLI::App& app, Command& command) {
       ->add_option_function<std::string>(
           "--preload",
           [options](const std::string& when) { options->preload = parse_preload(when); },
-          "When to use LD_PRELOAD too (auto: for programs with an RPATH, and those that open the "
-          "driver themselves)")
+          "When to use LD_PRELOAD too (auto: for programs with an RPATH)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
   CLI::Option* const report =

@@ -194,7 +194,7 @@ class Surroundings(unittest.TestCase):
         self.run_program("load", "set=FARGPU_SERVER=nowhere.invalid", "set=FARGPU_TOKEN=x", "work")
 
     def test_an_environment_cleared_before_the_load(self):
-        for flags in ((), ("--preload", "never"), ("--preload", "always")):
+        for flags in ((), ("--preload", "always")):
             self.run_program("clearenv", "load", "work", flags=flags)
 
     def test_devices_are_chosen_by_cuInit(self):
