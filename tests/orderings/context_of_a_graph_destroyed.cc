@@ -1,7 +1,7 @@
 // sim: FARGPU_SIM_STREAM_WAITS=1
 // The context in which a graph was instantiated is destroyed while a launch of the graph, in a
-// stream of another context, is behind a function that waits for the program. Everything ends when
-// the function may, whether the program has destroyed the executable graph before or not.
+// stream of another context, is behind a function that waits for another thread. Everything ends
+// when the function has, whether the program has destroyed the executable graph before or not.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -33,14 +33,17 @@ void try_it(CUdevice device, bool destroy) {
   told = false;
   CU(cuLaunchHostFunc(stream, until_told, nullptr));
   CU(cuGraphLaunch(exec, stream));
+  std::thread later([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    told = true;
+  });
+  step("the end of the executable graph");  // a driver may wait there for the launch
   if (destroy) CU(cuGraphExecDestroy(exec));
-  std::thread other([&] { CU(cuCtxDestroy(of_graph)); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  told = true;
+  step("the end of the graph's context");
+  CU(cuCtxDestroy(of_graph));
   step("a stream behind the launch");
   CU(cuStreamSynchronize(stream));
-  step("the end of the graph's context");
-  other.join();
+  later.join();
   CU(cuGraphDestroy(graph));
   CU(cuStreamDestroy(stream));
   CU(cuCtxDestroy(of_stream));
