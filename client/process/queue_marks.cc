@@ -6,6 +6,13 @@
 
 namespace fargpu::client {
 
+uint64_t QueueMarks::add(std::shared_ptr<StreamQueue> queue, uint32_t position) {
+  std::lock_guard lock(mutex_);
+  const uint64_t ticket = next_ticket_++;
+  marks_.emplace(ticket, Mark{std::move(queue), position});
+  return ticket;
+}
+
 void QueueMarks::ask(uint64_t ticket, const Stream& stream) {
   if (wire::fgQueueMark(link_, stream.context, stream.id, ticket) != CUDA_SUCCESS) reached(ticket);
 }
@@ -25,9 +32,7 @@ void QueueMarks::wait(const std::shared_ptr<StreamQueue>& queue, uint32_t positi
     if (StreamQueue::distance(marked, position) > int32_t{StreamQueue::kStep} &&
         StreamQueue::distance(marked, sent) > 0) {
       queue->marked_ = sent;
-      std::lock_guard marks_lock(mutex_);
-      ticket = next_ticket_++;
-      marks_.emplace(ticket, Mark{queue, sent});
+      ticket = add(queue, sent);
     }
   }
   if (ticket != 0) ask(ticket, stream);
@@ -45,22 +50,14 @@ void QueueMarks::follow(const std::shared_ptr<StreamQueue>& queue, const Stream&
     const uint32_t sent = queue->position();
     if (StreamQueue::distance(queue->marked_, sent) <= 0) return;
     queue->marked_ = sent;
-    std::lock_guard marks_lock(mutex_);
-    ticket = next_ticket_++;
-    marks_.emplace(ticket, Mark{queue, sent});
+    ticket = add(queue, sent);
   }
   ask(ticket, stream);
 }
 
 std::shared_ptr<StreamQueue> QueueMarks::set(const Stream& stream) {
   auto queue = std::make_shared<StreamQueue>();
-  uint64_t ticket = 0;
-  {
-    std::lock_guard lock(mutex_);
-    ticket = next_ticket_++;
-    marks_.emplace(ticket, Mark{queue, 1});
-  }
-  ask(ticket, stream);
+  ask(add(queue, 1), stream);
   return queue;
 }
 

@@ -49,6 +49,8 @@ class QueueMarks {
     std::shared_ptr<StreamQueue> queue;
     uint32_t position;
   };
+  // A mark at a position of the queue, which the worker is to be asked for: its ticket.
+  uint64_t add(std::shared_ptr<StreamQueue> queue, uint32_t position);
   void ask(uint64_t ticket, const Stream& stream);
   // For an operation that has the last `places` up to `position`, and is not sent yet.
   void wait(const std::shared_ptr<StreamQueue>& queue, uint32_t position, uint32_t places,
