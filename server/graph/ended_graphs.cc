@@ -54,11 +54,13 @@ void EndedGraphs::look() {
 }
 
 void EndedGraphs::end_unheld() {
-  while (ends_unheld_ && kept_.size() > kMostUnheld && *kept_.front().launch_ended) {
-    end_beside(kept_.front().graph);
-    kept_.erase(kept_.begin());
+  if (ends_unheld_) {  // look() follows
+    while (kept_.size() > kMostUnheld && *kept_.front().launch_ended) {
+      end_beside(kept_.front().graph);
+      kept_.erase(kept_.begin());
+    }
+    return;
   }
-  if (ends_unheld_) return;  // look() follows
   std::vector<std::shared_ptr<ExecutableGraph::Made>> made;
   std::erase_if(kept_, [&](Kept& kept) {
     if (!*kept.launch_ended) return false;

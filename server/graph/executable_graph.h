@@ -1,6 +1,6 @@
 // ExecutableGraph: an executable graph of the driver's, and the graph that it was made from, by
 // whose nodes it is changed. It is what the id of a graphexec stands for (handle table), and is
-// kept with it (kept_objects.h). Everything runs on the executor's thread.
+// kept with it (kept_objects.h). Everything but its end runs on the executor's thread.
 #pragma once
 
 #include <cuda.h>

@@ -43,8 +43,8 @@ struct GraphPlaces {
   uint32_t place_of(CUgraphNode node) const;  // kNone: it is no node of the graph
 };
 
-// Whether a driver's queue may not take the host nodes of one launch, so that they are to be made
-// with words (server/stream/host_words.h).
+// Whether the host nodes are to be made with words (server/stream/host_words.h): a driver's queue
+// may not take those of one launch, or takes more for them than a client counts.
 bool needs_words(schema::graph::Nodes::Reader description);
 
 // More nodes than these in one description are refused.
