@@ -122,6 +122,10 @@ void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::funct
   const Fence done = push(*stream, Task{std::move(run), {}, nullptr, place});
   if (!is_legacy) return;
   std::lock_guard lock(submit_mutex_);
+  note_legacy_work(done);
+}
+
+void Context::note_legacy_work(const Fence& done) {
   legacy_work_ = done;
   legacy_function_ = nullptr;
 }
@@ -163,10 +167,7 @@ Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& m
   const QueuePlace place = stream->queue->take_place(0, places, turns, is_host_function);
   if (!lock.owns_lock()) lock.lock();
   Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, is_host_function});
-  if (stream->role == StreamRole::kLegacy && !is_host_function) {
-    legacy_work_ = done;
-    legacy_function_ = nullptr;
-  }
+  if (stream->role == StreamRole::kLegacy && !is_host_function) note_legacy_work(done);
   return done;
 }
 

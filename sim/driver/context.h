@@ -131,6 +131,7 @@ class Context : public std::enable_shared_from_this<Context> {
   size_t turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const;
   // Whether the next work of a stream that waits for the legacy one is right behind its function.
   bool take_legacy_function();
+  void note_legacy_work(const Fence& done);  // with submit_mutex_ held
   Fence push(Stream& stream, Task task);
   Fence push_locked(Stream& stream, Task task);  // with submit_mutex_ held, as the next one
   Fence make_locked(Stream& stream, const Make& make, Task task);
