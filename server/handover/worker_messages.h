@@ -1,6 +1,6 @@
 // The messages between the daemon and its workers (schema/worker.capnp): encoded, parsed, and
-// checked (versions, texts, lists). Pure functions, but for the id of
-// the process, which older workers ask for.
+// checked (versions, texts, lists). Pure functions, but for the id of the process, which older
+// workers ask for.
 #pragma once
 
 #include <chrono>
