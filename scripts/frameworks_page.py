@@ -11,19 +11,19 @@ TRANSPORTS = ("shm", "tcp")
 HEAD = """\
 # Does my framework work?
 
-Each row is a program of [tests/apps](../tests/apps) that uses a framework or library, ran natively
-and through fargpu on a real GPU, and checked itself. *Right*: each value that it computed compares
-with the native ones as its row says. *Spread*: equal to those of three native runs where these
-agree, else no farther outside them than they lie apart. A number: within this part of one native
-run's. *Equal*: to those of one native run. *shm* and *tcp* are [transports](transports.md) between
-a client and a server on one host. A time is that of the program's timed work, or else of the whole
-process, and how many times native that is in the same run; rows without were measured beside
-others. With two GPUs in the machine, two programs ran at once, each with a GPU and half of the
-processors for itself. What a program of your own needs and fargpu lacks, `fargpu scan` says before
-it runs ([tools](tools.md)).
+Each row is a program of `tests/apps` that uses a framework or library and checks itself. It ran
+natively and through fargpu on a real GPU, with client and server on one host, over the
+[transports](transports.md) *shm* and *tcp*. *Right*: the results match the native ones within the
+tolerance in the column "compared". *Spread*: equal to three native runs where these agree, else no
+farther outside them than they differ from each other. *Equal*: equal to one native run. A number:
+relative difference to one native run. Times are of the program's timed work, else of the whole
+process, with the ratio to the native time of the same run; a row without a time was measured while
+other programs ran. On machines with two GPUs two programs ran at once, each with one GPU and half
+of the processors. `fargpu scan` lists what your own program needs and fargpu lacks, before it runs
+([tools](tools.md)).
 
-This page is made by `scripts/frameworks_page.py` from the results that `scripts/gpu-suite
---frameworks --results` enters into [a file](data/frameworks.json); do not edit it.
+`scripts/frameworks_page.py` makes this page from the results that `scripts/gpu-suite --frameworks
+--results` enters into [a file](data/frameworks.json); do not edit it.
 """
 
 
