@@ -61,6 +61,10 @@ fargpu_install(sim fargpu-sim fargpu-sim-nvml)
 
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT docs)
+# Pages of docs/ link to these.
+foreach(folder bench schema)
+  install(FILES ${folder}/README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}/${folder}" COMPONENT docs)
+endforeach()
 foreach(component client server sim docs)
   install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT ${component})
 endforeach()

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import fargpu_testing as testing
+import lint_links
 
 CMAKE = "cmake"
 COMPONENTS = ("client", "server", "sim", "docs")
@@ -166,6 +167,11 @@ class Install(unittest.TestCase):
         pages = self.folder / "share" / "doc" / "fargpu"
         for page in ("README.md", "LICENSE", "docs/architecture.md", "examples/vector_add.cu"):
             self.assertTrue((pages / page).is_file(), page)
+        files = files_of(pages)
+        texts = {name: (pages / name).read_text() for name in files if name.endswith(".md")}
+        names = lint_links.everything(files)
+        for name, text in texts.items():
+            self.assertEqual(lint_links.link_problems(name, text, texts, names), [])
 
 
 if __name__ == "__main__":
