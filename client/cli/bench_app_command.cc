@@ -254,42 +254,40 @@ int bench_app(const AppOptions& options) {
 
 void add_options(CLI::App& app, AppOptions& options) {
   add_server_options(app, options.server);
-  app.add_option("--gpus", options.session.gpus, "How many GPUs, of each server");
+  app.add_option("--gpus", options.session.gpus, "Number of GPUs from each server");
   app.add_option("--memory", options.session.memory, "Memory per GPU, e.g. 8G");
   app.add_flag("--sim", options.sim, "Use a private daemon with simulated GPUs");
-  app.add_option("--sim-gpus", options.sim_gpus, "How many GPUs to simulate with --sim")
+  app.add_option("--sim-gpus", options.sim_gpus, "Number of simulated GPUs with --sim")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
   app.add_flag("--fit", options.fit,
-               "Where one run does not show what overlaps, run the program again over an emulated "
-               "link, at most twice");
+               "If one run does not show how waits and bytes overlap, run the program again over "
+               "an emulated link, at most twice");
   app.add_option("--measured-rtt", options.measured_rtt,
-                 "Round trip of the network to the server that is used now, as ping says; nothing "
-                 "where it is on this host")
+                 "Round trip from ping to the server of this run, if it is on another host")
       ->type_name("TIME")
       ->capture_default_str();
   app.add_option("--link", options.links,
-                 "Predict this link, too, like rtt=30us,bandwidth=40Gbps; may be given several "
+                 "A further link to predict, like rtt=30us,bandwidth=40Gbps; may be given several "
                  "times")
       ->type_name("LINK")
       ->allow_extra_args(false);
-  app.add_option("--at", options.at, "The link for which calls to change are named")
+  app.add_option("--at", options.at, "The link for which advice is given")
       ->type_name("LINK")
       ->capture_default_str();
   app.add_flag(
       "--where", options.session.where,
-      "Say where in the program the calls are made, lines of Python or functions; it makes "
-      "the run somewhat longer (docs/tools.md)");
+      "Name the lines of Python or the functions that make the calls; the run takes somewhat "
+      "longer (docs/tools.md)");
   app.add_option("--json", options.json, "Write the predictions to this file (docs/bench.md)")
       ->type_name("FILE");
   app.add_option(
          "--report", options.report,
-         "Write a page with the predictions as charts and tables to this HTML file, which needs no "
-         "other file and no network")
+         "Write a self-contained HTML page with the predictions as charts and tables to this file")
       ->type_name("FILE");
   app.add_option("--timeline", options.timeline,
-                 "Write what client, wire and workers did to this file, for Perfetto or "
-                 "chrome://tracing; it makes the run somewhat longer (docs/tools.md)")
+                 "Write a timeline of client, wire and workers to this file, for Perfetto or "
+                 "chrome://tracing; the run takes somewhat longer (docs/tools.md)")
       ->type_name("FILE.json");
   app.add_option("command", options.arguments, "The program and its arguments, after --")
       ->required();

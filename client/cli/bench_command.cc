@@ -294,12 +294,11 @@ void add_files(CLI::App& app, BenchOptions& options) {
   app.add_option("--json", options.json, "Write all results to this file (docs/bench.md)")
       ->type_name("FILE");
   app.add_option("--compare", options.compare,
-                 "Say what is slower or faster than in this file of --json, beyond the noise")
+                 "List the cases that are slower or faster than in this file of --json")
       ->type_name("FILE");
-  app.add_option(
-         "--report", options.report,
-         "Write a page with charts of the results, and of --compare's changes, to this HTML "
-         "file, which needs no other file and no network")
+  app.add_option("--report", options.report,
+                 "Write a self-contained HTML page with charts of the results, and of --compare's "
+                 "changes, to this file")
       ->type_name("FILE");
   app.add_option("--from", options.from,
                  "Do not measure: show, compare and report this file of --json")
@@ -309,12 +308,12 @@ void add_files(CLI::App& app, BenchOptions& options) {
 void add_peer(CLI::App& app, BenchOptions& options) {
   app.add_option(
          "--peer", options.ways.peer,
-         "HOST:PORT of a `fargpu bench --be-peer` at the server: the other end of bare TCP, "
-         "which a server on this host does not need")
+         "HOST:PORT of `fargpu bench --be-peer` on the server's host, the peer of bare TCP; not "
+         "needed for a server on this host")
       ->type_name("HOST:PORT");
   app.add_flag("--be-peer", options.be_peer,
-               "Be that other end, until Ctrl-C. It has no password and moves bytes for anyone who "
-               "reaches it");
+               "Be the peer of bare TCP, until Ctrl-C. It has no password and moves bytes for any "
+               "client");
   app.add_option("--listen", options.listen, "Where --be-peer listens")
       ->type_name("HOST:PORT")
       ->capture_default_str();
@@ -329,19 +328,21 @@ void add_bench(CLI::App& app, Command& command) {
   add_server_options(*bench_app, options->server);
   bench_app->add_flag("--sim", options->sim,
                       "Use a private daemon with a simulated GPU: shows the software alone");
-  bench_app->add_flag("--quick", options->quick, "20 seconds and fewer cases, not five minutes");
+  bench_app->add_flag("--quick", options->quick,
+                      "20 seconds with fewer cases instead of five minutes");
   bench_app
       ->add_option("--time", options->time,
-                   "Measure for about so long instead, like 60s; what does not fit is left out")
+                   "Measure for about this time instead, like 60s, with as many cases as fit")
       ->type_name("TIME");
   bench_app
-      ->add_option("--only", options->only,
-                   "Only cases in whose name this regular expression finds something")
+      ->add_option("--only", options->only, "Only cases whose name matches this regular expression")
       ->type_name("REGEX");
-  bench_app->add_flag("--list", options->list, "Print the cases and what each is, measure nothing");
+  bench_app->add_flag("--list", options->list,
+                      "Print the cases with a description, measure nothing");
   add_files(*bench_app, *options);
   add_peer(*bench_app, *options);
-  bench_app->add_flag("--no-native", options->no_native, "Leave a GPU of this host alone");
+  bench_app->add_flag("--no-native", options->no_native,
+                      "Do not measure natively on a GPU of this host");
   bench_app
       ->add_option("--native-library", options->ways.native_library,
                    "Folder of the libcuda.so.1 that is measured natively (default: the system's)")

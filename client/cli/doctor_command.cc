@@ -188,22 +188,21 @@ int examine_server(const Target& target, const DoctorOptions& options) {
   return status->gpus.empty() ? kMissingPart : kSuccess;
 }
 
-// How system calls can use managed memory.
+// How managed memory is fetched, and whether system calls can use it.
 int examine_managed_memory() {
   const auto way = client::choose_managed_way();
   if (!way.ok()) {
     line(false, "managed", way.status().message());
     return exit_code(way.status());
   }
-  const char* const comes =
-      way->by_messages ? "memory comes when it is touched, also by system calls"
-      : way->is_eager  ? "memory comes with every synchronisation"
-                       : "memory comes when it is touched, but not by system calls";
-  line(true, "managed", comes + (" (" + way->why + ")"));
+  const char* const fetched = way->by_messages ? "on access, also for system calls"
+                              : way->is_eager  ? "eager: fetched at every synchronisation"
+                                               : "on access, but not for system calls";
+  line(true, "managed", fetched + (" (" + way->why + ")"));
   return kSuccess;
 }
 
-// How mapped pinned memory comes over tcp and rdma.
+// How mapped pinned memory is fetched over tcp and rdma.
 int examine_mapped_memory() {
   const auto mode = client::read_mapped_mode();
   if (!mode.ok()) {
@@ -211,19 +210,19 @@ int examine_mapped_memory() {
     return exit_code(mode.status());
   }
   if (*mode == client::MappedMode::kEager) {
-    line(true, "mapped", "memory comes with every synchronisation (FARGPU_MAPPED=eager)");
+    line(true, "mapped", "eager: fetched at every synchronisation (FARGPU_MAPPED=eager)");
     return kSuccess;
   }
   if (!client::wants_touched(*mode)) {
     line(true, "mapped",
-         "memory comes with every synchronisation: programs can register it with an adapter of "
-         "this host (FARGPU_MAPPED=touched for those that do not)");
+         "eager: fetched at every synchronisation (this host has an adapter; set "
+         "FARGPU_MAPPED=touched for programs that do not register memory with it)");
     return kSuccess;
   }
   const Status faults = client::UserFaults::probe();
   line(true, "mapped",
-       faults.ok() ? "memory comes when it is touched (userfaultfd)"
-                   : "memory comes with every synchronisation (" + faults.message() + ")");
+       faults.ok() ? "on access (userfaultfd)"
+                   : "eager: fetched at every synchronisation (" + faults.message() + ")");
   return kSuccess;
 }
 

@@ -91,7 +91,9 @@ Status export_session(const SessionOptions& options) {
     for (const std::string& device : options.devices) list += (list.empty() ? "" : ",") + device;
     FARGPU_RETURN_IF_ERROR(set("FARGPU_DEVICES", list));
   }
-  if (!options.report.empty()) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT", options.report));
+  // "true" is CLI11's value of a flag that was given without one.
+  if (!options.report.empty())
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT", options.report == "true" ? "1" : options.report));
   if (options.where) FARGPU_RETURN_IF_ERROR(set("FARGPU_REPORT_WHERE", "1"));
   return client::export_absolute_paths();
 }

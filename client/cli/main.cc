@@ -19,13 +19,14 @@ void add_server_options(CLI::App& command, ServerOptions& options) {
       "--tls", options.tls,
       "Encrypt, and verify the server's certificate; the same as a server tls://HOST:PORT");
   command.add_option("--tls-ca", options.tls_ca,
-                     "File with the certificates of the authorities to trust (default: "
+                     "File with the certificates of the trusted authorities (default: "
                      "$FARGPU_TLS_CA, or the system's)");
   command.add_option("--token-file", options.token_file,
                      "File whose first line is the server's token (default: $FARGPU_TOKEN_FILE)");
   command
       .add_option("--transport", options.transport,
-                  "How calls travel: auto, shm, rdma or tcp; the last three: that or no session "
+                  "Transport: auto, shm, rdma or tcp; without auto the session fails if the "
+                  "transport is not possible "
                   "(default: $FARGPU_TRANSPORT or auto)")
       ->check(CLI::IsMember({"auto", "shm", "rdma", "tcp"}));
 }

@@ -150,42 +150,42 @@ void add_run(CLI::App& app, Command& command) {
   auto options = std::make_shared<RunOptions>();
   add_server_options(*run_app, options->server);
   run_app->add_option("--gpus", options->session.gpus,
-                      "How many GPUs, of each server (default: the server's, usually 1)");
+                      "Number of GPUs from each server (default: the server's, usually 1)");
   run_app->add_option("--memory", options->session.memory,
-                      "Memory per GPU for all its processes together, e.g. 8G (default: the "
-                      "server's)");
+                      "Memory limit per GPU for all processes of the program together, e.g. 8G "
+                      "(default: the server's)");
   run_app
       ->add_option(
           "--device", options->session.devices,
-          "A wanted GPU by index, of each server, or by UUID, which suits one server only; "
-          "may be given several times")
+          "A GPU by index (on each server) or by UUID (with one server only); may be given "
+          "several times")
       ->allow_extra_args(false);
   run_app->add_flag("--sim", options->sim,
                     "Use a private daemon with simulated GPUs instead of a server");
-  run_app->add_option("--sim-gpus", options->sim_gpus, "How many GPUs to simulate with --sim")
+  run_app->add_option("--sim-gpus", options->sim_gpus, "Number of simulated GPUs with --sim")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
   run_app->add_flag("--no-check", options->no_check,
-                    "Start at once, without asking the server first: the job begins with the "
-                    "program's first session");
+                    "Start the program without opening a job at the server: the job begins with "
+                    "the program's first session");
   run_app
       ->add_option_function<std::string>(
           "--preload",
           [options](const std::string& when) { options->preload = parse_preload(when); },
-          "When to use LD_PRELOAD too (auto: for programs with an RPATH)")
+          "When to use LD_PRELOAD as well (auto: for programs with an RPATH)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
   CLI::Option* const report =
       run_app
-          ->add_flag("--report{1}", options->session.report,
-                     "At the end of each process, print on stderr what it did: calls by how they "
-                     "were answered, waits, bytes by route, images, what is not supported. "
-                     "--report=FILE appends it to FILE, as JSON where that ends in .json")
+          ->add_flag("--report", options->session.report,
+                     "At the end of each process, print a report on stderr: calls by kind, waits, "
+                     "bytes by route, images, unsupported functions. --report=FILE appends the "
+                     "report to FILE, as JSON if its name ends in .json")
           ->type_name("[=FILE]");
   run_app
       ->add_flag("--where", options->session.where,
-                 "With --report: say where in the program calls waited, lines of Python or "
-                 "functions; each call that waits takes some microseconds longer for it")
+                 "With --report: name the lines of Python or the functions whose calls waited; "
+                 "each call that waits takes some microseconds longer")
       ->needs(report);
   run_app->add_option("command", options->arguments, "The program and its arguments, after --")
       ->required();

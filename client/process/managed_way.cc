@@ -22,8 +22,10 @@ Result<ManagedWay> choose_managed_way() {
                       faults.message());
   way.by_messages = faults.ok() && (mode != ManagedMode::kAuto || !has_adapter());
   way.why = way.by_messages ? "userfaultfd"
-            : faults.ok()   ? "this host has an adapter; FARGPU_MANAGED=touched if they use it"
-                            : "FARGPU_MANAGED=eager if they use it; " + faults.message();
+            : faults.ok() ? "this host has an adapter; set FARGPU_MANAGED=touched if system calls "
+                            "use managed memory"
+                          : "set FARGPU_MANAGED=eager if system calls use managed memory; " +
+                                faults.message();
   return way;
 }
 

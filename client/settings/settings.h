@@ -14,7 +14,8 @@
 //   FARGPU_JOB               the jobs of this program, one per server, set by `fargpu run` (job.h
 //                            reads it)
 //   FARGPU_CONNECT_TIMEOUT   seconds (or 500ms ...); default 5 s
-//   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; the last three: that or no session
+//   FARGPU_TRANSPORT         auto (default), shm, rdma or tcp; without auto the session fails if
+//                            the transport is not possible
 //   FARGPU_TCP_CONNECTIONS   auto (default) or 1 to 16: connections of a session that stays on TCP
 //   FARGPU_SPIN              how long a waiting call polls before it sleeps, like 20us
 //   FARGPU_LINK              "rtt=20us,bandwidth=100Gbps": the session behaves as over such a link

@@ -99,11 +99,11 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   app.add_option("--sim-memory", c.sim_memory, "memory of each simulated GPU, e.g. 8G")
       ->type_name("SIZE");
   app.add_option("--sim-compute-capability", c.sim_compute_capability,
-                 "of the simulated GPUs, e.g. 9.0, or a list with one for each of them, e.g. "
-                 "8.0,9.0; the last one is also that of the GPUs that follow");
+                 "compute capability of the simulated GPUs, e.g. 9.0, or a list with one for each "
+                 "GPU, e.g. 8.0,9.0; the last entry holds for all further GPUs");
   app.add_option("--sim-slot", c.sim_slot,
-                 "which range of addresses the simulated GPUs' memory has, so that one program can "
-                 "use several daemons. Default: one that no other daemon of this host has")
+                 "address range of the simulated GPUs' memory: the daemons of one program need "
+                 "different ones. Default: one that no other daemon of this host uses")
       ->check(CLI::Range(0, 31));
   app.add_option_function<std::vector<std::string>>(
          "--transports",
@@ -114,51 +114,56 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
                c.transports.push_back(*upgrade);
            }
          },
-         "what sessions may use beyond TCP and unix sockets: shm, rdma or none (default: shm,rdma)")
+         "transports of sessions besides TCP and unix sockets: shm, rdma or none (default: "
+         "shm,rdma)")
       ->delimiter(',')
       ->check(CLI::IsMember({"shm", "rdma", "none"}));
   app.add_option("--tcp-connections", c.tcp_connections,
-                 "that one session may have if it stays on TCP")
+                 "largest number of TCP connections of one session")
       ->check(CLI::Range(1, 16));
-  app.add_option("--token-file", c.token_file,
-                 "file whose first line clients must present; SIGHUP reads it again");
   app.add_option(
-      "--tls-cert", c.tls_cert,
-      "certificate chain (PEM): TCP connections must be encrypted; unix sockets are not");
-  app.add_option("--tls-key", c.tls_key, "its private key (PEM)");
+      "--token-file", c.token_file,
+      "file whose first line is the token that clients must present; SIGHUP reads it again");
+  app.add_option("--tls-cert", c.tls_cert,
+                 "certificate chain (PEM): all TCP connections then use TLS; unix sockets do not");
+  app.add_option("--tls-key", c.tls_key, "private key of the certificate (PEM)");
   app.add_option("--max-sessions", c.placement.max_sessions,
-                 "sessions (processes that use a GPU) at once; also how many jobs")
+                 "largest number of sessions (processes that use a GPU), and of jobs")
       ->check(CLI::Range(1, 65535));
-  app.add_option("--max-sessions-per-gpu", c.placement.max_sessions_per_gpu,
-                 "programs at once on one GPU: a job counts once, however many sessions it has; "
-                 "1: each GPU is for one program alone")
+  app.add_option(
+         "--max-sessions-per-gpu", c.placement.max_sessions_per_gpu,
+         "largest number of jobs on one GPU, whatever their number of sessions; 1: each GPU "
+         "serves one job")
       ->check(CLI::Range(1, 65535));
   app.add_flag("--oversubscribe-memory", c.placement.oversubscribe_memory,
-               "let the memory limits of a GPU's jobs add up to more than it has");
+               "the memory limits of a GPU's jobs may add up to more than its memory");
   bytes("--memory-per-session", c.memory_per_session,
-        "limit per GPU for jobs that ask for none, for all processes of a job together; 0: none");
+        "memory limit of a job on each GPU, for all its sessions together, if the job requests "
+        "none; 0: no limit");
   duration("--job-grace", c.job_grace,
-           "that a job without `fargpu run` keeps its GPUs after its last session, for further "
+           "how long a job without `fargpu run` keeps its GPUs after its last session, for further "
            "processes of the program, unless another job needs them");
   bytes("--max-frame", c.frame.max_body_bytes, "largest message of a frame");
   bytes("--max-bulk", c.frame.max_bulk_bytes, "largest piece of a copy");
   bytes("--image-cache", c.image_cache_bytes, "disk space for module images");
-  app.add_option("--worker-open-files", c.worker.open_files, "descriptors of one session's worker")
+  app.add_option("--worker-open-files", c.worker.open_files, "limit of open files of a worker")
       ->check(CLI::Range(256, 1 << 20));
   app.add_option(
          "--worker-oom-score", c.worker.oom_score,
-         "oom_score_adj of workers: out of memory, the system ends one of them and not the daemon")
+         "oom_score_adj of workers: out of memory, the system kills a worker and not the daemon")
       ->check(CLI::Range(0, 1000));
-  app.add_flag("--worker-core-dumps", c.worker.core_dumps,
-               "let a worker that crashes leave a core dump");
+  app.add_flag("--worker-core-dumps", c.worker.core_dumps, "workers that crash leave a core dump");
   app.add_option("--workers-ahead", c.workers_ahead,
-                 "workers that wait for a session with their driver open, for each GPU; they hold "
-                 "no memory of it. 0: a worker is started when its session comes")
+                 "number of idle workers for each GPU, started ahead of sessions with an open "
+                 "driver and no GPU memory. 0: a worker is started with its session")
       ->check(CLI::Range(0, 64));
-  app.add_option("--max-handshakes", c.max_handshakes, "connections that have not said hello yet");
-  duration("--hello-deadline", c.hello_deadline, "for a connection to say hello, e.g. 5s");
-  duration("--drain-seconds,--drain", c.drain, "that sessions may go on after SIGTERM");
-  app.add_option("--runtime-dir", c.runtime_dir, "folder for a private folder of this daemon");
+  app.add_option("--max-handshakes", c.max_handshakes,
+                 "largest number of connections before their hello");
+  duration("--hello-deadline", c.hello_deadline,
+           "time limit for the hello of a connection, e.g. 5s");
+  duration("--drain-seconds,--drain", c.drain, "how long sessions may go on after SIGTERM");
+  app.add_option("--runtime-dir", c.runtime_dir,
+                 "folder in which the daemon makes a private folder");
   app.add_option("--port-file,--print-port-file", c.port_file,
                  "file to write the bound TCP ports to");
   app.add_option("--log-level", c.log_level, "trace, debug, info, warn, error or off")
