@@ -157,9 +157,9 @@ class Table:
 
 KINDS = {
     "seen": "a real driver has given the result, in the case that stands behind it",
-    "otherwise": "the case that asks for it has another answer, also of the real driver",
-    "untestable": "no test can bring it about, for the reason that is numbered below",
-    "missing": "no real driver has been asked yet, see below",
+    "otherwise": "the case for this result has another answer, from the real driver as well",
+    "untestable": "no test can produce it, for the reason with this number below",
+    "missing": "not recorded from a real driver yet, see below",
 }
 
 HEAD = """\
@@ -168,26 +168,25 @@ HEAD = """\
 Made by `tests/conformance/answers/table.py make`; do not edit.
 
 A cell is one result that `cuda.h` of CUDA 13.0 documents for one supported function. The cases are
-those of `tests/conformance/answers` ([testing](testing.md#answers-to-wrong-calls)). A real driver
-was asked them; continuous integration asks the simulated driver directly, and fargpu over shm and
-tcp, and compares. `scripts/gpu-suite --conformance` asks a real driver and fargpu on it."""
+those of `tests/conformance/answers` ([testing](testing.md#answers-to-wrong-calls)). Continuous
+integration compares recorded answers of a real driver with those of the simulated driver, and of
+fargpu over shm and tcp. `scripts/gpu-suite --conformance` compares on a real GPU."""
 
 DIFFERENCES = """\
 ## Where fargpu or the simulated GPU answers otherwise
 
-All that is known to differ from the real driver (`tests/conformance/answers/differences.yml`); any
-other difference fails the tests. "direct" is the simulated driver alone."""
+All known differences from the real driver (`tests/conformance/answers/differences.yml`); any other
+difference fails the tests. "direct" is the simulated driver alone."""
 
 PROGRAMS_DIFFER = """\
 Conformance programs (`tests/conformance/*.cc`) print the same natively, on the simulated driver and
-through fargpu but for these (`tests/conformance/natively.yml`):"""
+through fargpu, except these (`tests/conformance/natively.yml`):"""
 
 ROWS = """\
 ## All functions
 
-Names of results are without `CUDA_ERROR_`. The last column names programs of the tests that call
-the function and look at what it does; functions without one are looked at by the values that their
-calls give back."""
+Names of results are without `CUDA_ERROR_`. The last column names test programs that check the
+effect of the function; for functions without one only the returned values are checked."""
 
 
 def cells_of(cells, wanted, form):
@@ -205,7 +204,7 @@ def page():
     out = [HEAD, "", f"{len(table.rows)} functions, {sum(table.counts.values())} cells:", ""]
     out += ["| cells | | |", "|---|---|---|"]
     out += [f"| {table.counts[kind]} | {kind} | {text} |" for kind, text in KINDS.items()]
-    out += ["", "| | why a result is untestable or missing | cells |", "|---|---|---|"]
+    out += ["", "| | reason for an untestable or missing result | cells |", "|---|---|---|"]
     for number, why in enumerate(whys, 1):
         out.append(f"| {number} | {why} | {table.untestable.used[why]} |")
     out += ["", DIFFERENCES, "", "| why | where | cases |", "|---|---|---|"]
