@@ -29,7 +29,7 @@ PAGE = "docs/architecture.md"
 HELD = "scripts/rooms_held.txt"
 TOP = "client/manual"  # with the rooms of its folder: where the client's floors end
 # Rooms of programs, which the library's floors do not stand on.
-APART = ("client/bench/", "client/cli/", "client/scan/")
+APART = ("client/bench/", "client/cli/", "client/program/")
 SOURCE = re.compile(r'[^\s"();]+\.(?:cc|cpp|c)(?=$|[\s"();])')
 HERE = ("${CMAKE_CURRENT_SOURCE_DIR}/", "${CMAKE_CURRENT_LIST_DIR}/")
 

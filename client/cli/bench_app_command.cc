@@ -12,16 +12,16 @@
 #include <memory>
 #include <optional>
 
-#include "client/bench/predict/page/page.h"
-#include "client/bench/predict/prediction_json.h"
-#include "client/bench/predict/show.h"
+#include "client/bench/page/prediction_page.h"
+#include "client/bench/prediction_json.h"
 #include "client/bench/results.h"
+#include "client/bench/show.h"
 #include "client/cli/bench_app.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/job.h"
-#include "client/cli/layout.h"
-#include "client/cli/private_daemon.h"
-#include "client/cli/supervise.h"
+#include "client/program/layout.h"
+#include "client/program/private_daemon.h"
+#include "client/program/supervise.h"
 #include "common/transport/link/link_settings.h"
 
 namespace fargpu::cli {

@@ -13,7 +13,7 @@
 
 #include "client/bench/compare.h"
 #include "client/bench/machine.h"
-#include "client/bench/report/page.h"
+#include "client/bench/page/report_page.h"
 #include "client/bench/suite.h"
 #include "client/bench/table.h"
 #include "client/cli/bench_app.h"
@@ -21,9 +21,9 @@
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/job.h"
-#include "client/cli/layout.h"
-#include "client/cli/private_daemon.h"
-#include "client/cli/supervise.h"
+#include "client/program/layout.h"
+#include "client/program/private_daemon.h"
+#include "client/program/supervise.h"
 
 namespace fargpu::cli {
 

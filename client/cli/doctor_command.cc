@@ -15,11 +15,11 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
-#include "client/cli/layout.h"
-#include "client/cli/program_file.h"
 #include "client/cli/server_query.h"
 #include "client/memory/user_faults.h"
 #include "client/process/managed_way.h"
+#include "client/program/layout.h"
+#include "client/program/program_file.h"
 #include "client/settings/mapped_mode.h"
 #include "common/base/fd.h"
 #include "common/transport/rdma/rdma.h"

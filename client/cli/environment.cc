@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "client/cli/layout.h"
-#include "client/cli/program_file.h"
+#include "client/program/layout.h"
+#include "client/program/program_file.h"
 #include "client/settings/environment.h"
 #include "common/base/parse.h"
 #include "common/bootstrap/connect.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/cli/companion.h"
+#include "client/program/companion.h"
 
 namespace fargpu::cli {
 namespace {

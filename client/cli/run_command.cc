@@ -9,15 +9,15 @@
 #include <memory>
 
 #include "client/cli/commands.h"
-#include "client/cli/companion.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/job.h"
-#include "client/cli/layout.h"
-#include "client/cli/private_daemon.h"
-#include "client/cli/program_file.h"
 #include "client/cli/server_query.h"
-#include "client/cli/supervise.h"
 #include "client/process/gpu_tools.h"
+#include "client/program/companion.h"
+#include "client/program/layout.h"
+#include "client/program/private_daemon.h"
+#include "client/program/program_file.h"
+#include "client/program/supervise.h"
 
 namespace fargpu::cli {
 

@@ -8,7 +8,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
-#include "client/scan/scan.h"
+#include "client/program/scan.h"
 
 namespace fargpu::cli {
 

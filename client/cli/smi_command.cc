@@ -13,7 +13,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
-#include "client/cli/layout.h"
+#include "client/program/layout.h"
 #include "schema/nvml/nvml.h"
 
 namespace fargpu::cli {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "common/base/env.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/base/foreign_memory.h"
 #include "common/base/log.h"
-#include "common/base/mapped_memory.h"
+#include "common/host/foreign_memory.h"
+#include "common/host/mapped_memory.h"
 
 namespace fargpu::client {
 namespace {

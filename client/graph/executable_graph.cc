@@ -16,7 +16,7 @@
 #include "client/transfer/host_functions.h"
 #include "client/transfer/ordered_copy.h"
 #include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "generated/client/calls.h"
 #include "generated/client/internal_calls.h"
 #include "generated/client/wire/internal.h"

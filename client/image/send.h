@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/base/sha256.h"
+#include "common/host/sha256.h"
 
 namespace fargpu::client {
 

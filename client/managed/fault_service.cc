@@ -8,7 +8,7 @@
 
 #include "client/managed/managed_memory.h"
 #include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

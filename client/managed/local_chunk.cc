@@ -14,7 +14,7 @@
 #include "client/memory/address_window.h"
 #include "common/base/descriptors.h"
 #include "common/base/fd.h"
-#include "common/base/map_exactly.h"
+#include "common/host/map_exactly.h"
 
 namespace fargpu::client {
 namespace {

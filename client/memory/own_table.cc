@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

@@ -14,7 +14,7 @@
 #include "client/memory/address_window.h"
 #include "client/memory/page_counts.h"
 #include "common/base/log.h"
-#include "common/base/map_exactly.h"
+#include "common/host/map_exactly.h"
 
 namespace fargpu::client {
 namespace {

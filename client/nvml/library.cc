@@ -10,8 +10,8 @@
 #include "client/settings/job.h"
 #include "common/base/descriptors.h"
 #include "common/base/log.h"
-#include "common/base/thread.h"
 #include "common/bootstrap/connect.h"
+#include "common/host/thread.h"
 
 namespace fargpu::nvml {
 namespace {

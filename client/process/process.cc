@@ -22,7 +22,7 @@
 #include "client/timeline/session_timeline.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

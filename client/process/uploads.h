@@ -11,7 +11,7 @@
 #include <mutex>
 #include <set>
 
-#include "common/base/sha256.h"
+#include "common/host/sha256.h"
 
 namespace fargpu::client {
 

@@ -13,7 +13,7 @@
 
 #include "client/process/process.h"
 #include "client/process/session.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/opcodes.h"

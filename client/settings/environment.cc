@@ -7,10 +7,10 @@
 #include <system_error>
 #include <utility>
 
-#include "common/base/setting_file.h"
 #include "common/base/since_load.h"
 #include "common/bootstrap/connect.h"
-#include "common/bootstrap/host_identity.h"
+#include "common/host/host_identity.h"
+#include "common/host/setting_file.h"
 #include "common/tls/authorities.h"
 
 namespace fargpu::client {

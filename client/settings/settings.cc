@@ -8,7 +8,7 @@
 #include "client/settings/managed_mode.h"
 #include "client/settings/mapped_mode.h"
 #include "common/base/env.h"
-#include "common/base/setting_file.h"
+#include "common/host/setting_file.h"
 #include "common/transport/spin.h"
 
 namespace fargpu::client {

@@ -7,7 +7,7 @@
 #include "client/entry/call_target.h"
 #include "client/entry/streams.h"
 #include "client/transfer/exposure.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

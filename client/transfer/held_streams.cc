@@ -7,7 +7,7 @@
 #include "client/entry/call_target.h"
 #include "client/entry/new_stream.h"
 #include "client/process/process.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

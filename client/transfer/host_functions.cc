@@ -4,7 +4,7 @@
 
 #include "client/managed/managed_memory.h"
 #include "client/transfer/coherence.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/wire/control.h"
 #include "generated/client/internal_calls.h"
 #include "generated/schema/control.capnp.h"

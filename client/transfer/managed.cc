@@ -14,7 +14,7 @@
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
 #include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/rpc/handle_kind.h"
 
 namespace fargpu::client {

@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "client/entry/call_target.h"
-#include "client/memory/shared_segment.h"
+#include "client/hostmem/shared_segment.h"
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/wire/fixed_message.h"
 #include "generated/client/wire/internal.h"
 #include "generated/schema/internal.capnp.h"

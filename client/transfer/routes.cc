@@ -16,7 +16,7 @@ CUresult await_source(const Transfer& transfer) {
 namespace {
 
 // The worker has the bytes of a small frame in ordinary memory, so the driver takes them into its
-// queue (server/memory/staging.h).
+// queue (server/copy/staging.h).
 uint64_t places_of_frame(uint64_t bytes) {
   constexpr uint64_t kMostOrdinary = 32u << 10;
   if (bytes > kMostOrdinary) return 1;

@@ -13,7 +13,7 @@
 #include "client/process/process.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/held_streams.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

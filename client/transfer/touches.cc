@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "client/entry/call_target.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu::client {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/base/fd.h"
 #include "common/bootstrap/connect.h"
 #include "common/bootstrap/connections_wish.h"
-#include "common/bootstrap/session_key.h"
+#include "common/host/session_key.h"
 #include "common/transport/transport.h"
 #include "common/wire/opcode_set.h"
 

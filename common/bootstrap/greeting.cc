@@ -7,7 +7,7 @@
 #include <array>
 
 #include "common/bootstrap/agreement.h"
-#include "common/bootstrap/host_identity.h"
+#include "common/host/host_identity.h"
 #include "common/wire/control.h"
 #include "common/wire/data.h"
 #include "common/wire/slot_message.h"

@@ -9,8 +9,8 @@
 
 #include "common/base/status.h"
 #include "common/bootstrap/job_ticket.h"
-#include "common/bootstrap/session_key.h"
 #include "common/bootstrap/transport_choice.h"
+#include "common/host/session_key.h"
 #include "common/transport/frame_io.h"
 
 namespace fargpu::bootstrap {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/bootstrap/session_key.h"
+#include "common/host/session_key.h"
 
 namespace fargpu::bootstrap {
 

@@ -12,7 +12,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/status.h"
-#include "common/bootstrap/session_key.h"
+#include "common/host/session_key.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::bootstrap {

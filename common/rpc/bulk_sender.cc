@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/transport/send_whole.h"
 
 namespace fargpu::rpc {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <span>
 
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::rpc {

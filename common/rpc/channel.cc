@@ -7,7 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/rpc/channel_impl.h"
 #include "common/rpc/link_times.h"
 #include "common/rpc/thread_calls.h"

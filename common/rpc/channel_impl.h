@@ -52,7 +52,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/quick_mutex.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/rpc/bulk_sender.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/landings.h"

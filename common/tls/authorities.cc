@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "common/base/descriptors.h"
-#include "common/base/setting_file.h"
+#include "common/host/setting_file.h"
 #include "common/tls/openssl_error.h"
 
 namespace fargpu::tls {

@@ -9,7 +9,7 @@
 
 #include <cerrno>
 
-#include "common/base/no_sigpipe.h"
+#include "common/host/no_sigpipe.h"
 #include "common/tls/authorities.h"
 #include "common/tls/openssl_error.h"
 #include "common/tls/tls_relay.h"

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "common/base/descriptors.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/tls/tls_connection.h"
 
 namespace fargpu::tls {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/fatbin/contents/contents.h"
+#include "common/fatbin/contents.h"
 #include "common/fatbin/prelinked.h"
 
 namespace fargpu::server {

@@ -11,7 +11,7 @@
 
 #include "common/base/status.h"
 #include "server/daemon/config.h"
-#include "server/handover/launcher.h"
+#include "server/launch/launcher.h"
 
 namespace fargpu::server {
 

@@ -13,7 +13,7 @@
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/sim_slot.h"
-#include "server/handover/child_launcher.h"
+#include "server/launch/child_launcher.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/bootstrap/host_identity.h"
+#include "common/host/host_identity.h"
 #include "server/handover/worker_options.h"
 
 namespace fargpu::server {

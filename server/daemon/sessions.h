@@ -15,9 +15,7 @@
 #include "common/base/fd.h"
 #include "common/base/status.h"
 #include "server/daemon/config.h"
-#include "server/daemon/ended_clients.h"
 #include "server/daemon/runtime_folder.h"
-#include "server/daemon/watched_process.h"
 #include "server/daemon/worker_link.h"
 #include "server/daemon/workers_ahead.h"
 #include "server/handover/hello.h"
@@ -25,8 +23,10 @@
 #include "server/handover/joined_connections.h"
 #include "server/handover/session_orders.h"
 #include "server/handover/session_statistics.h"
+#include "server/job/ended_clients.h"
 #include "server/job/id_sequence.h"
 #include "server/job/jobs.h"
+#include "server/launch/watched_process.h"
 
 namespace fargpu::server {
 

@@ -12,7 +12,7 @@
 
 #include "common/base/fd.h"
 #include "common/base/status.h"
-#include "server/daemon/watched_process.h"
+#include "server/launch/watched_process.h"
 
 namespace fargpu::server {
 

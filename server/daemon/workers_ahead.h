@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "server/daemon/watched_process.h"
 #include "server/daemon/worker_link.h"
+#include "server/launch/watched_process.h"
 #include "server/placement/placement.h"
 
 namespace fargpu::server {

@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include "server/handover/control_socket.h"
-#include "server/handover/launcher.h"
 #include "server/handover/worker_messages.h"
+#include "server/launch/launcher.h"
 
 namespace fargpu::server {
 namespace {

@@ -11,7 +11,7 @@
 #include "common/base/fd.h"
 #include "common/base/status.h"
 #include "common/bootstrap/further_connections.h"
-#include "common/bootstrap/session_key.h"
+#include "common/host/session_key.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::server {

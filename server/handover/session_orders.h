@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/base/shared_page.h"
+#include "common/host/shared_page.h"
 
 namespace fargpu::server {
 

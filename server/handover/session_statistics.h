@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/shared_page.h"
+#include "common/host/shared_page.h"
 
 namespace fargpu::server {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/base/sealed_file.h"
+#include "common/host/sealed_file.h"
 
 namespace fargpu::server {
 namespace {

@@ -4,7 +4,7 @@
 // An image is announced by its hash and total size and arrives in pieces. It is kept only when its
 // hash is right, so no session can store anything under another hash: what is written is what was
 // hashed, a copy of ours, for the piece may change while it is read. Files appear by rename, so
-// readers see a whole image or none. A file that is kept is sealed (common/base/sealed_file.h), so
+// readers see a whole image or none. A file that is kept is sealed (common/host/sealed_file.h), so
 // that a load need not read it again. Uploads are independent of each other, also those of the same
 // image: the last one to finish replaces the others, which makes no difference. The folder's size
 // is limited; the least recently used images go first. Each worker has its own object over the same
@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "common/base/fd.h"
-#include "common/base/sha256.h"
 #include "common/base/status.h"
+#include "common/host/sha256.h"
 #include "server/image/mapped_image.h"
 
 namespace fargpu::server {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "common/fatbin/contents/contents.h"
+#include "common/fatbin/contents.h"
 #include "common/fatbin/prelinked.h"
 
 namespace fargpu::server {

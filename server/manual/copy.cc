@@ -6,10 +6,10 @@
 #include "common/rpc/completion_word.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
+#include "server/copy/copy_rows.h"
+#include "server/copy/staging.h"
 #include "server/manual/copies.h"
-#include "server/memory/copy_rows.h"
 #include "server/memory/shared_host.h"
-#include "server/memory/staging.h"
 #include "server/stream/copy_fences.h"
 #include "server/stream/host_gate.h"
 

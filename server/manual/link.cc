@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/sha256.h"
+#include "common/host/sha256.h"
 #include "generated/server/internal_decode.h"
 #include "server/image/image_cache.h"
 #include "server/manual/manual.h"

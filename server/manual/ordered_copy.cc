@@ -1,8 +1,8 @@
 // Copies that follow their stream: checked here, done by OrderedCopies.
 #include "generated/server/internal_decode.h"
+#include "server/copy/ordered_copies.h"
+#include "server/copy/remote_staging.h"
 #include "server/manual/copies.h"
-#include "server/memory/ordered_copies.h"
-#include "server/memory/remote_staging.h"
 
 namespace fargpu::server {
 namespace {

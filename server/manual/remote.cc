@@ -12,11 +12,11 @@
 #include "generated/schema/control.capnp.h"
 #include "generated/server/internal_decode.h"
 #include "schema/support/sizes.h"
+#include "server/copy/copy_rows.h"
+#include "server/copy/direct_copy.h"
+#include "server/copy/remote_staging.h"
 #include "server/manual/copies.h"
-#include "server/memory/copy_rows.h"
-#include "server/memory/direct_copy.h"
 #include "server/memory/direct_memory.h"
-#include "server/memory/remote_staging.h"
 
 namespace fargpu::server {
 namespace {

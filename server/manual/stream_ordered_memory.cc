@@ -1,5 +1,6 @@
-// Memory of pools: charged to the device of its pool, whatever context is current, and not part of
-// any context.
+// Pools of a device, and their memory: charged to the device of its pool, whatever context is
+// current, and not part of any context.
+#include "generated/server/device_decode.h"
 #include "generated/server/stream_ordered_memory_decode.h"
 #include "server/manual/manual.h"
 
@@ -62,6 +63,19 @@ Status manual_cuMemPoolCreate(Worker& worker, const Request& request) {
       worker.driver().cuMemPoolDestroy(pool);
       return refused_id(worker, request, "cuMemPoolCreate", added);
     }
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_cuDeviceGetDefaultMemPool(Worker& worker, const Request& request) {
+  return decode_cuDeviceGetDefaultMemPool(worker, request, [&](const auto& given) -> Status {
+    CUmemoryPool pool = nullptr;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuDeviceGetDefaultMemPool(&pool, given.dev));
+    const CUresult added =
+        worker.parts().handles.add(rpc::HandleKind::kMemPool, given.pool_out_id,
+                                   {pool, 0, 0, static_cast<uint16_t>(given.dev)});
+    if (added != CUDA_SUCCESS)
+      return refused_id(worker, request, "cuDeviceGetDefaultMemPool", added);
     return answer(worker, request, CUDA_SUCCESS);
   });
 }

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <new>
 
-#include "common/base/map_exactly.h"
+#include "common/host/map_exactly.h"
 #include "common/pages/word_runs.h"
 #include "generated/server/driver_table.h"
 

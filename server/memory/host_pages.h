@@ -1,6 +1,6 @@
 // HostPages: the worker's half of host memory that the application and device code share without
 // having one memory. It holds mirrors at the client's addresses, registered with the driver, so
-// that device code uses the client's pointers. client/memory/pages.h is the other half.
+// that device code uses the client's pointers. client/hostmem/pages.h is the other half.
 //
 // A region is any range of bytes. First its pages are reserved in this process, where nothing else
 // may be mapped. map() then makes memory of them and registers exactly the region's bytes, as the

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "common/base/fd.h"
-#include "common/base/map_exactly.h"
+#include "common/host/map_exactly.h"
 #include "common/transport/descriptor_passing.h"
 #include "generated/server/driver_table.h"
 

@@ -20,8 +20,8 @@
 #include <cstdint>
 #include <span>
 
-#include "common/base/shared_page.h"
 #include "common/base/status.h"
+#include "common/host/shared_page.h"
 
 namespace fargpu::server {
 

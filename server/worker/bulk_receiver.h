@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "common/transport/transport.h"
+#include "server/copy/bulk_deliveries.h"
+#include "server/copy/ordered_copies.h"
 #include "server/core/posted_tasks.h"
-#include "server/memory/bulk_deliveries.h"
-#include "server/memory/ordered_copies.h"
 
 namespace fargpu::server {
 

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "common/wire/frame.h"
+#include "server/copy/staging.h"
 #include "server/handover/session_orders.h"
-#include "server/memory/staging.h"
 
 namespace fargpu::server {
 

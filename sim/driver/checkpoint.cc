@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/signals_blocked.h"
+#include "common/host/signals_blocked.h"
 #include "sim/driver/call_gate.h"
 #include "sim/driver/context.h"
 #include "sim/driver/driver.h"

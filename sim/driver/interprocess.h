@@ -16,7 +16,7 @@
 #include <mutex>
 #include <optional>
 
-#include "common/base/shared_page.h"
+#include "common/host/shared_page.h"
 #include "sim/memory/allocation_map.h"
 
 namespace fargpu::sim {

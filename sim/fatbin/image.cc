@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/fatbin/contents/contents.h"
+#include "common/fatbin/contents.h"
 #include "common/fatbin/prelinked.h"
 #include "sim/fatbin/linked_image.h"
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "sim/graph/conditional_value.h"
 #include "sim/graph/graph.h"
 #include "sim/graph/operation.h"
+#include "sim/work/conditional_value.h"
 
 namespace fargpu::sim {
 

@@ -11,7 +11,7 @@
 
 #include "sim/base/registry.h"
 #include "sim/graph/operation.h"
-#include "sim/graph/user_object.h"
+#include "sim/work/user_object.h"
 
 namespace fargpu::sim {
 

@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "common/base/map_exactly.h"
+#include "common/host/map_exactly.h"
 
 namespace fargpu::sim {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "client/bench/compare.h"
 #include "client/bench/figures/perftest_report.h"
+#include "client/bench/page/report_page.h"
 #include "client/bench/plan.h"
-#include "client/bench/report/page.h"
 #include "client/bench/results.h"
 #include "client/bench/table.h"
 

@@ -1,4 +1,4 @@
-#include "client/memory/block_list.h"
+#include "client/hostmem/block_list.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "client/managed/fault_service.h"
 #include "client/managed/managed_variables.h"
-#include "common/base/map_exactly.h"
+#include "common/host/map_exactly.h"
 
 namespace fargpu::client {
 namespace {

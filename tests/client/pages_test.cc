@@ -1,4 +1,4 @@
-#include "client/memory/pages.h"
+#include "client/hostmem/pages.h"
 
 #include <gtest/gtest.h>
 

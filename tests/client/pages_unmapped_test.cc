@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "client/memory/pages.h"
+#include "client/hostmem/pages.h"
 #include "client/memory/user_faults.h"
 #include "tests/client/pages_worker.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/memory/block_states.h"
+#include "client/hostmem/block_states.h"
 #include "common/pages/agreement.h"
 #include "common/pages/byte_runs.h"
 #include "common/wire/slot_message.h"

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/bench/predict/advice.h"
-#include "client/bench/predict/prediction_json.h"
-#include "client/bench/predict/show.h"
+#include "client/bench/advice.h"
+#include "client/bench/prediction_json.h"
+#include "client/bench/show.h"
 #include "common/rpc/link_estimate.h"
 
 namespace fargpu::bench {

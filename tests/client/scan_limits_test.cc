@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "client/scan/scan.h"
+#include "client/program/scan.h"
 #include "tests/client/scan_folder.h"
 
 namespace fargpu::scan {

@@ -1,5 +1,5 @@
 // `fargpu scan` reads files that nobody vouches for: a small library made here, whole and damaged.
-#include "client/scan/scan.h"
+#include "client/program/scan.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "client/scan/driver_names.h"
+#include "client/program/driver_names.h"
 #include "tests/client/scan_folder.h"
 
 namespace fargpu::scan {

@@ -1,5 +1,5 @@
 // Words that streams write for who waits: which values they get, and when they go on.
-#include "client/memory/stream_words.h"
+#include "client/hostmem/stream_words.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Pinned memory whose faults this process serves: what the system does with it.
-#include "client/memory/touched_host.h"
+#include "client/hostmem/touched_host.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -21,11 +21,11 @@
 #include "common/base/fd.h"
 #include "common/base/late_thread_local.h"
 #include "common/base/log.h"
-#include "common/base/map_exactly.h"
 #include "common/base/quick_mutex.h"
-#include "common/base/signals_blocked.h"
 #include "common/base/status.h"
 #include "common/base/try_lock.h"
+#include "common/host/map_exactly.h"
+#include "common/host/signals_blocked.h"
 
 namespace fargpu {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "common/base/env.h"
 #include "common/base/kept_environment.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 
 namespace fargpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/base/foreign_memory.h"
+#include "common/host/foreign_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/base/mapped_memory.h"
+#include "common/host/mapped_memory.h"
 
 namespace fargpu {
 namespace {

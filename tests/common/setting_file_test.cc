@@ -1,5 +1,5 @@
 // Files that settings name: what was kept of them, and what they are now.
-#include "common/base/setting_file.h"
+#include "common/host/setting_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

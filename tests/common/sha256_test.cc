@@ -1,5 +1,5 @@
 // SHA-256 against the examples of FIPS 180-4 and their like, and against itself in pieces.
-#include "common/base/sha256.h"
+#include "common/host/sha256.h"
 
 #include <gtest/gtest.h>
 

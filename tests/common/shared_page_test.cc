@@ -1,4 +1,4 @@
-#include "common/base/shared_page.h"
+#include "common/host/shared_page.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

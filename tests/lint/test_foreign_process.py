@@ -6,8 +6,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What runs in processes of our own.
-OURS = ("client/cli", "client/bench", "client/scan")
-PLACES = {"common/base/descriptors.cc", "common/base/thread.cc", "common/base/thread.h"}
+OURS = ("client/cli", "client/bench", "client/program")
+PLACES = {"common/base/descriptors.cc", "common/host/thread.cc", "common/host/thread.h"}
 MAKES_DESCRIPTOR = re.compile(
     r"(?<![A-Za-z0-9_])::(socket|socketpair|eventfd|epoll_create1?|timerfd_create|memfd_create"
     r"|open|openat|pipe2?|dup|dup2|dup3|accept4?|inotify_init1?|signalfd|mkostemp|mkstemp"
@@ -23,7 +23,7 @@ ELSEWHERE = {
     ("common/bootstrap/unix_rendezvous.cc", "accept4"),
     ("common/transport/rdma/rdma_domain.cc", "open"),
     ("common/transport/rdma/rdma_domain.cc", "dup3"),
-    ("common/base/sealed_file.cc", "open"),
+    ("common/host/sealed_file.cc", "open"),
 }
 
 

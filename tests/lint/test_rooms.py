@@ -133,14 +133,14 @@ class Held(unittest.TestCase):
         )
 
     def handed_in(self, header, above):
-        files = {"client/memory/pages.h": header, "client/transfer/pages.cc": above}
+        files = {"client/hostmem/pages.h": header, "client/transfer/pages.cc": above}
         return lint_rooms.handed_in(files)
 
     def test_an_interface_that_a_room_above_implements(self):
         header = (
             "class Pages {\n public:\n  class Wire {\n    virtual int push(int) = 0;\n  };\n};\n"
         )
-        name = ("client/memory/pages.h", "Pages::Wire")
+        name = ("client/hostmem/pages.h", "Pages::Wire")
         self.assertEqual(
             self.handed_in(header, "class Sender final : public Pages::Wire {};"), {name: 1}
         )
@@ -152,7 +152,7 @@ class Held(unittest.TestCase):
             "  void (*look)(int, int) = nullptr;\n  int count = 0;\n  void plain(int);\n};\n"
         )
         self.assertEqual(
-            self.handed_in(header, "Hooks hooks;"), {("client/memory/pages.h", "Hooks"): 2}
+            self.handed_in(header, "Hooks hooks;"), {("client/hostmem/pages.h", "Hooks"): 2}
         )
         self.assertEqual(self.handed_in(header, ""), {})
 

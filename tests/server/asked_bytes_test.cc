@@ -1,6 +1,6 @@
 // Staging memory for bytes that the client was asked for: who has it until they come, and when they
 // do not.
-#include "server/memory/asked_bytes.h"
+#include "server/copy/asked_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // A session with a bulk connection: large deliveries go there, and the executor never waits for
 // them.
-#include "server/memory/bulk_deliveries.h"
+#include "server/copy/bulk_deliveries.h"
 
 #include <gmock/gmock.h>
 

@@ -20,8 +20,8 @@
 #include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
-#include "server/handover/child_launcher.h"
 #include "server/handover/worker_messages.h"
+#include "server/launch/child_launcher.h"
 #include "tests/server/run_process.h"
 
 namespace fargpu::server {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "server/handover/child_launcher.h"
 #include "server/handover/control_socket.h"
+#include "server/launch/child_launcher.h"
 
 namespace fargpu::server {
 

@@ -1,4 +1,4 @@
-#include "server/daemon/ended_clients.h"
+#include "server/job/ended_clients.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/base/sha256.h"
+#include "common/host/sha256.h"
 #include "common/wire/control.h"
 #include "common/wire/data.h"
 #include "common/wire/image_piece.h"

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "common/transport/poll.h"
-#include "server/handover/child_launcher.h"
+#include "server/launch/child_launcher.h"
 #include "tests/server/distant_launcher.h"
 #include "tests/server/run_process.h"
 

@@ -1,7 +1,7 @@
 // Loads and unloads of modules: the driver takes its time for them, on helper threads.
 #include <gtest/gtest.h>
 
-#include "common/base/sha256.h"
+#include "common/host/sha256.h"
 #include "common/wire/data.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/module.capnp.h"

@@ -10,7 +10,7 @@
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
 #include "generated/schema/stream.capnp.h"
-#include "server/memory/ordered_copies.h"
+#include "server/copy/ordered_copies.h"
 #include "tests/server/executor_fixture.h"
 #include "tests/server/remote_transport.h"
 

@@ -10,9 +10,9 @@
 #include <iterator>
 
 #include "server/daemon/runtime_folder.h"
-#include "server/handover/child_launcher.h"
 #include "server/handover/inventory.h"
 #include "server/handover/session_statistics.h"
+#include "server/launch/child_launcher.h"
 #include "tests/server/keeps_no_modes.h"
 
 namespace fargpu::server {

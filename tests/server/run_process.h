@@ -12,7 +12,7 @@
 #include <string>
 
 #include "common/base/fd.h"
-#include "server/handover/launcher.h"
+#include "server/launch/launcher.h"
 
 namespace fargpu::server {
 

@@ -15,8 +15,8 @@
 #include "common/transport/frame_io.h"
 #include "common/wire/control.h"
 #include "server/daemon/listeners.h"
-#include "server/handover/child_launcher.h"
 #include "server/job/job_keeper.h"
+#include "server/launch/child_launcher.h"
 #include "server/placement/host_placement.h"
 #include "tests/server/distant_launcher.h"
 

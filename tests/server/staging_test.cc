@@ -1,5 +1,5 @@
 // A staging block must never look unpinned while the driver may still use it behind our back.
-#include "server/memory/staging.h"
+#include "server/copy/staging.h"
 
 #include <gtest/gtest.h>
 

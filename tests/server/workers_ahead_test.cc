@@ -15,7 +15,7 @@
 #include <functional>
 #include <iterator>
 
-#include "server/handover/child_launcher.h"
+#include "server/launch/child_launcher.h"
 #include "server/placement/host_placement.h"
 
 namespace fargpu::server {

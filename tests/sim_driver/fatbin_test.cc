@@ -4,7 +4,7 @@
 #include <memory>
 #include <random>
 
-#include "common/fatbin/contents/contents.h"
+#include "common/fatbin/contents.h"
 #include "sim/fatbin/image.h"
 #include "sim/fatbin/linked_image.h"
 #include "tests/sim_driver/fatbin_builder.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/bare.h"
-#include "client/bench/measure/timing.h"
 
 namespace fargpu::bench {
 

@@ -3,9 +3,9 @@
 #include <thread>
 #include <vector>
 
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/bare.h"
 #include "client/bench/measure/driver.h"
-#include "client/bench/measure/timing.h"
 #include "common/transport/shm/shm_segment.h"
 
 namespace fargpu::bench {

@@ -2,11 +2,11 @@
 #include <cstring>
 #include <thread>
 
+#include "client/bench/figures/participants.h"
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/bare.h"
 #include "client/bench/measure/bare_io.h"
 #include "client/bench/measure/driver.h"
-#include "client/bench/measure/participants.h"
-#include "client/bench/measure/timing.h"
 
 namespace fargpu::bench {
 

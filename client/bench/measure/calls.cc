@@ -1,7 +1,7 @@
 // What a call costs its caller, by its class: one that the client answers, one that is sent and not
 // waited for, one that waits for the server.
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/cases.h"
-#include "client/bench/measure/timing.h"
 #include "client/bench/measure/waiting_calls.h"
 
 namespace fargpu::bench {

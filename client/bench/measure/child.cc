@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/driver.h"
-#include "client/bench/measure/timing.h"
 
 namespace fargpu::bench {
 

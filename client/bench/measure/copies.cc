@@ -4,9 +4,9 @@
 #include <string>
 #include <thread>
 
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/cases.h"
 #include "client/bench/measure/streams.h"
-#include "client/bench/measure/timing.h"
 #include "client/bench/measure/waiting_calls.h"
 
 namespace fargpu::bench {

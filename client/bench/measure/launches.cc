@@ -2,10 +2,10 @@
 #include <atomic>
 #include <thread>
 
+#include "client/bench/figures/participants.h"
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/cases.h"
-#include "client/bench/measure/participants.h"
 #include "client/bench/measure/streams.h"
-#include "client/bench/measure/timing.h"
 
 namespace fargpu::bench {
 

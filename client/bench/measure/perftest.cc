@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "client/bench/figures/perftest_report.h"
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/driver.h"
-#include "client/bench/measure/timing.h"
 #include "common/base/fd.h"
 
 namespace fargpu::bench {

@@ -7,10 +7,10 @@
 #include <new>
 #include <thread>
 
+#include "client/bench/figures/participants.h"
+#include "client/bench/figures/timing.h"
 #include "client/bench/measure/child.h"
 #include "client/bench/measure/gpu.h"
-#include "client/bench/measure/participants.h"
-#include "client/bench/measure/timing.h"
 
 namespace fargpu::bench {
 

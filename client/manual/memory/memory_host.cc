@@ -11,7 +11,7 @@
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/pinned_memory.h"
 #include "common/base/log.h"
-#include "common/base/mapped_memory.h"
+#include "common/host/mapped_memory.h"
 
 namespace fargpu::client {
 

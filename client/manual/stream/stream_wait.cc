@@ -5,7 +5,7 @@
 #include "client/call/submission.h"
 #include "client/entry/known_done.h"
 #include "client/entry/streams.h"
-#include "client/memory/stream_words.h"
+#include "client/hostmem/stream_words.h"
 #include "client/process/session.h"
 #include "common/rpc/thread_calls.h"
 #include "common/wire/fixed_message.h"

@@ -1,5 +1,5 @@
 // The wait for a stream: by the worker's reply, and by a word that the stream itself writes where
-// that can tell earlier (client/memory/stream_words.h).
+// that can tell earlier (client/hostmem/stream_words.h).
 #pragma once
 
 #include <cuda.h>

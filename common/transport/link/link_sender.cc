@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/poll.h"
 #include "common/transport/room_waits.h"

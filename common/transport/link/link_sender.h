@@ -9,7 +9,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/counter.h"
 #include "common/transport/link/link_schedule.h"

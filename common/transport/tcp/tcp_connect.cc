@@ -17,7 +17,7 @@
 
 #include "common/base/descriptors.h"
 #include "common/base/since_load.h"
-#include "common/base/thread.h"
+#include "common/host/thread.h"
 #include "common/transport/poll.h"
 #include "common/transport/tcp/tcp.h"
 #include "common/transport/tcp/tcp_options.h"

@@ -15,9 +15,9 @@
 #include "generated/server/nvml/table.h"
 #include "server/handover/await_ended.h"
 #include "server/handover/hello.h"
-#include "server/handover/peer_watch.h"
 #include "server/handover/session_orders.h"
 #include "server/handover/worker_messages.h"
+#include "server/launch/peer_watch.h"
 #include "server/nvml/session/management_session.h"
 #include "server/nvml/session/nvml_library.h"
 

@@ -1,6 +1,6 @@
 // Handles of conditional nodes.
 #include "sim/graph/api.h"
-#include "sim/graph/conditional_value.h"
+#include "sim/work/conditional_value.h"
 
 using namespace fargpu::sim;
 

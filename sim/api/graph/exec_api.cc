@@ -3,9 +3,9 @@
 
 #include "sim/graph/api.h"
 #include "sim/graph/body_nodes.h"
-#include "sim/graph/conditional_value.h"
 #include "sim/graph/kernel_node.h"
 #include "sim/graph/stream_capture.h"
+#include "sim/work/conditional_value.h"
 
 using namespace fargpu::sim;
 

@@ -1,7 +1,7 @@
 // Page-locked host memory: allocated here or registered; kernels use it at the same address.
 #include <sys/mman.h>
 
-#include "common/base/mapped_memory.h"
+#include "common/host/mapped_memory.h"
 #include "sim/driver/api.h"
 
 using namespace fargpu::sim;

@@ -6,9 +6,9 @@
 #include "sim/exec/matrix_op.h"
 #include "sim/exec/ops/ops.h"
 #include "sim/exec/ops/scheduler.h"
-#include "sim/exec/ops/warp_sync.h"
 #include "sim/exec/program_code.h"
 #include "sim/exec/warp_op.h"
+#include "sim/exec/warp_sync.h"
 
 namespace fargpu::sim {
 namespace {

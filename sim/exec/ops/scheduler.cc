@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "sim/exec/ops/warp_sync.h"
 #include "sim/exec/program_code.h"
+#include "sim/exec/warp_sync.h"
 
 namespace fargpu::sim {
 namespace {

@@ -1,0 +1,248 @@
+// Pages: host memory of the application that has a mirror in the worker for device code. Bytes that
+// the application changed are pushed before work is sent. Bytes that device code changed are pulled
+// after synchronisations.
+//
+// Both ends keep an Agreement (common/pages) for each region. So only changed bytes travel, and a
+// byte that one end did not change is never written at the other. Where both ends changed a byte
+// without an order between them, the client's value stays.
+//
+// A region with a gate (page_gate.h) comes when it is touched: a pull only closes its blocks, and
+// bring() fetches those that the application then touches; regions of one block that were open come
+// with the pull. Only blocks that were open a short while ago are compared. While work may be
+// running, what is open is closed again after a millisecond or more, so that a host that polls sees
+// what a kernel writes, until somebody has found that all work is done (await_settling()). When a
+// fetch brings something new meanwhile, everything else is closed before that is shown: so nothing
+// is seen before what was written ahead of it.
+//
+// A region without a gate is read and written by the system (foreign_memory.h): the application may
+// have unmapped it, or a part of it, without a word. Such pages leave the region for good, as
+// pinned pages do: what is mapped there later is other memory, and the mirror keeps what it has.
+//
+// Any thread. Pushes are sent in the order in which they were collected. One thread at a time
+// pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
+// is held across the wait of a pull, except the one that admits a single puller. No lock is held
+// while memory of a gate is touched by its own address. any() is one relaxed load.
+#pragma once
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "client/hostmem/block_states.h"
+#include "client/hostmem/page_gate.h"
+#include "common/pages/agreement.h"
+
+namespace fargpu::client {
+
+class Link;
+class UserFaults;
+
+class Pages {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // The system may read files into memory behind the application's mapping (O_DIRECT). For
+  // `longest_read` at least, what was closed meanwhile is compared, too.
+  // `piece_bytes`: the most that travels in one message. `faults`: woken when look() is to be
+  // called.
+  Pages(Link& link, uint64_t piece_bytes, UserFaults& faults,
+        Clock::duration longest_read = std::chrono::seconds(1))
+      : link_(link),
+        limit_(std::min(piece_bytes, kMostBytes)),
+        faults_(faults),
+        longest_read_(longest_read) {}
+  bool any() const { return any_.load(std::memory_order_relaxed); }
+  // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
+  // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
+  // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
+  // the mirror is made, and with which it ends. `ended`: whether that has happened meanwhile; then
+  // there is no mirror, CUDA_ERROR_CONTEXT_IS_DESTROYED. `gate`: called when it is mapped, for a
+  // gate that is watched, if the region shall come when it is touched.
+  CUresult add(
+      uint64_t address, size_t bytes, uint16_t context,
+      const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
+      const std::function<bool()>& ended = [] { return false; },
+      const std::function<std::shared_ptr<PageGate>()>& gate = [] { return nullptr; });
+  // To be called before the worker is asked to end the mirror. False: there is none.
+  bool remove(uint64_t address);
+  // The context was destroyed. Returns the addresses of the regions whose mirrors ended with it.
+  std::vector<uint64_t> forget_context(uint16_t context);
+  // Where device code sees the region that begins at `address`; nullopt: it has no mirror.
+  std::optional<uint64_t> device_pointer(uint64_t address) const;
+  // Whether device code may write any of these bytes.
+  bool touches(uint64_t address, uint64_t bytes) const;
+
+  // A stream will wait for a value in the aligned word of 4 or 8 bytes at `address`. The worker
+  // must get everything that the host stored before the value, before it gets the value. So from
+  // now on the word is sent as a whole, after everything else. Does nothing outside of regions.
+  void watch(uint64_t address, size_t bytes);
+  // Whether a watched word was changed at this end.
+  bool any_word_changed();
+  // Sends what was changed at this end, before work is sent that may see it. `visit` is called with
+  // what is sent (Agreement::Visit). Watched words are sent once `is_all` says that nothing else
+  // has to go first.
+  CUresult push(const pages::Agreement::Visit& visit = {},
+                const std::function<bool()>& is_all = {});
+  // begin_work(): work is about to be sent, after its push; end_work(): it was sent. From the first
+  // on, and until the work is known to be done, device code may write.
+  void begin_work();
+  void end_work();
+  // A mark behind all work sent so far, for pull(); nullopt while work is being sent.
+  std::optional<uint64_t> mark() const;
+  // Fetches what device code has changed. `done`: all work up to this mark is done, so nothing is
+  // left to fetch until more work is sent.
+  CUresult pull(std::optional<uint64_t> done);
+
+  // For regions with a gate. Whether somebody is to find out when all work is done, and has not
+  // been asked before; await_settling() returns when that is so.
+  bool is_to_settle();
+  void await_settling();
+  // What it began has ended: after a pull() with the mark, if work is done.
+  void settled();
+  // The application's access to this address waits. CUDA_ERROR_NOT_MAPPED: it is in no such region,
+  // any more; it should be tried again.
+  CUresult bring(uint64_t address);
+  // Closes what has been open for long enough. Returns when to look again.
+  std::optional<Clock::time_point> look();
+  // The region that begins there, if any, comes with every pull from now on.
+  CUresult keep_open(uint64_t address);
+  // All regions; `context`: those that end with it.
+  CUresult keep_all_open(std::optional<uint16_t> context = std::nullopt);
+  bool any_gated() const;
+
+ private:
+  // Between two closings while work may be running.
+  static constexpr Clock::duration kShortest = std::chrono::milliseconds(1);
+  static constexpr Clock::duration kLongest = std::chrono::milliseconds(16);
+
+  struct Range {
+    uint64_t begin, end;
+  };
+  struct Overtaken {  // a push that a pull under way may not know
+    uint64_t number, address, bytes;
+  };
+  // What the worker has said of the runs that it sent, which begin the buffer.
+  struct Fetched {
+    size_t bytes = 0;               // of runs
+    unsigned long long next = 0;    // the address to go on from; 0: that was all
+    unsigned long long pushes = 0;  // how many pushes it had taken by then
+  };
+  struct Region {
+    uint64_t address() const { return agreement.address(); }
+
+    pages::Agreement agreement;
+    uint16_t context = 0;
+    CUdeviceptr device_pointer = 0;
+    std::map<size_t, size_t> gone{};   // begins and ends of what has left it; without a gate
+    std::shared_ptr<PageGate> gate{};  // the rest is for regions with one
+    BlockStates blocks{};
+    uint64_t number = 0;         // no other region has had it
+    size_t next = 0, ahead = 1;  // where sequential touches go on, and how many blocks come
+  };
+  struct Word {
+    Region* region;
+    uint64_t address;
+    size_t bytes;
+    std::array<std::byte, sizeof(uint64_t)> now;
+  };
+  void read_words();                                     // needs state_
+  CUresult push_others(const pages::Agreement::Visit&);  // needs state_
+  CUresult push_part(Region& region, size_t from, size_t until,
+                     const pages::Agreement::Visit& visit);  // needs state_
+  // As Agreement::collect().
+  size_t collect(Region& region, size_t from, size_t until,
+                 const pages::Agreement::Visit& visit);  // needs state_
+  std::span<std::byte> sample(size_t bytes);             // needs state_
+  static bool read_word(Region& region, size_t offset, std::span<std::byte> now);
+  CUresult push_words();                                             // needs state_
+  void forget_words(uint64_t address, uint64_t bytes);               // needs state_
+  CUresult send();                                                   // needs state_
+  CUresult fetch_all();                                              // needs pulling_
+  CUresult merge(std::span<const std::byte> runs, uint64_t pushes);  // needs pulling_
+  // All of these need state_.
+  void merge_one(Region& region, pages::ByteRun run);
+  void merge_part(Region& region, const pages::ByteRun& run);
+  void merge_read(Region& region, pages::ByteRun run);
+  void write_merged();
+  static void fail_closed(Region& region);
+  Region* find(uint64_t address, size_t bytes);         // needs state_
+  const Region* find_gated(uint64_t address) const;     // by its begin; needs state_
+  void forget(std::map<uint64_t, Region>::iterator);    // needs state_
+  bool is_running() const { return clean_ != begun_; }  // needs state_
+  bool any_open() const;                                // needs state_
+  void close_open();                                    // needs pulling_ and state_
+  void look_later();                                    // needs state_
+  void settle();                                        // needs state_
+  // All of these need pulling_.
+  CUresult fetch_part(uint64_t address, size_t bytes, bool* news);
+  void open_brought(uint64_t number, uint64_t address, BlockStates::Run run, CUresult result);
+  CUresult bring_closed(uint64_t address);
+  CUresult stop_closing(uint64_t address);
+  void make_way();
+  // `is_awaited`: by an access.
+  CUresult bring_run(uint64_t address, uint64_t number, BlockStates::Run run, bool is_awaited);
+  // Regions of one block that were open.
+  struct SmallRegions {
+    std::array<std::pair<uint64_t, uint64_t>, 4> regions{};  // address and number
+    size_t count = 0;
+  };
+  void close_all(SmallRegions* small);
+  CUresult bring_small(const SmallRegions& small);
+
+  // Enough to fill a link.
+  static constexpr uint64_t kMostBytes = 4u << 20;
+  Link& link_;
+  const size_t limit_;
+  UserFaults& faults_;
+  const Clock::duration longest_read_;
+  std::atomic<bool> any_{false};
+  std::atomic<uint64_t> wanted_{0};  // pulls asked for
+  std::mutex pulling_;               // lock order: pulling_ before state_
+  uint64_t covered_ = 0;             // of wanted_; guarded by pulling_
+  std::vector<std::byte> buffer_;    // guarded by pulling_
+
+  mutable std::mutex state_;
+  std::map<uint64_t, Region> regions_;  // guarded by state_, like all below
+  std::map<uint64_t, size_t> watched_;  // words by address, without overlaps
+  std::vector<Word> words_;             // of a push: as they were before it
+  std::optional<pages::RunWriter> runs_;
+  std::vector<std::byte> sample_;  // of a region without a gate
+  struct Merging {
+    Region* region = nullptr;  // none
+    uint64_t address = 0;
+    std::vector<std::byte> before, after;
+  } merging_;  // what a merge has read of such a region, and will write
+  uint64_t pushes_ = 0;
+  bool fetching_ = false;
+  std::vector<Overtaken> overtaken_;
+  std::vector<Range> newer_;       // of a merge
+  uint64_t begun_ = 0, sent_ = 0;  // work
+  uint64_t clean_ = 0;             // up to this one its writes are here
+  // Of regions with a gate.
+  size_t gated_ = 0;
+  uint64_t next_number_ = 1;
+  bool settling_ = false, asked_ = false;
+  std::condition_variable asking_;
+  std::optional<Clock::time_point> due_{};        // when what is open is closed
+  std::optional<Clock::time_point> next_look_{};  // when look() is called at the latest
+  Clock::duration interval_{};
+  bool news_ = false;          // since that was done the last time
+  Clock::time_point shown_{};  // when something was opened the last time
+  Clock::time_point aged_{};   // when what was closed became older
+};
+
+}  // namespace fargpu::client

@@ -1,0 +1,80 @@
+#include "common/host/mapped_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "common/base/keep_errno.h"
+#include "common/host/memory_page.h"
+
+namespace fargpu {
+namespace {
+
+// Older headers lack these.
+constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // MADV_POPULATE_*
+
+bool is_mapped(uint64_t address) {
+  unsigned char resident = 0;
+  return ::mincore(as_pointer(page_of(address)), kPageBytes, &resident) == 0 || errno != ENOMEM;
+}
+
+// Calls visit(begin, end, permissions) for the mappings of the process in order, until it says
+// false. False: they cannot be read.
+template <typename Visit>
+bool for_each_mapping(const Visit& visit) {
+  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return false;
+  char line[512];
+  bool at_begin = true, go_on = true;
+  while (go_on && std::fgets(line, sizeof line, maps) != nullptr) {
+    unsigned long long begin = 0, end = 0;
+    char permissions[8] = {};
+    if (at_begin && std::sscanf(line, "%llx-%llx %7s", &begin, &end, permissions) == 3)
+      go_on = visit(uint64_t{begin}, uint64_t{end}, permissions);
+    at_begin = std::strchr(line, '\n') != nullptr;
+  }
+  std::fclose(maps);
+  return true;
+}
+
+bool is_mapped_for(uint64_t begin, uint64_t end, MemoryUse use) {
+  uint64_t reached = begin;
+  const size_t wanted = use == MemoryUse::kRead ? 0 : 1;
+  const bool looked = for_each_mapping([&](uint64_t from, uint64_t until, const char* permissions) {
+    if (until <= reached) return true;
+    if (from > reached || permissions[wanted] == '-') return false;
+    reached = until;
+    return reached < end;
+  });
+  return !looked || reached >= end;
+}
+
+}  // namespace
+
+uint64_t end_of_hole(uint64_t address) {
+  const KeepErrno keep;
+  if (is_mapped(address)) return 0;
+  const uint64_t page_end = page_of(address) + kPageBytes;
+  uint64_t end = UINT64_MAX;
+  const bool looked = for_each_mapping([&](uint64_t from, uint64_t until, const char*) {
+    if (until <= address) return true;
+    end = from;
+    return false;
+  });
+  return looked ? std::max(end, page_end) : page_end;
+}
+
+bool is_accessible(uint64_t address, uint64_t bytes, MemoryUse use) {
+  const KeepErrno keep;
+  const uint64_t begin = page_of(address);
+  const uint64_t length = page_of(address + bytes - 1) + kPageBytes - begin;
+  const int advice = use == MemoryUse::kRead ? kPopulateRead : kPopulateWrite;
+  if (::madvise(as_pointer(begin), length, advice) == 0) return true;
+  // EINVAL: protected, or memory that cannot be made present, or an older system.
+  return errno == EINVAL && is_mapped_for(begin, begin + length, use);
+}
+
+}  // namespace fargpu

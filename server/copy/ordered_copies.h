@@ -1,0 +1,161 @@
+// OrderedCopies: asynchronous copies between device memory and memory of the client on the other
+// side of a network. They keep the order of their stream, and the client does not wait for them.
+//
+// A delivery (to the host) is copied to a staging block in stream order. When the stream has passed
+// it, its bytes follow as notices `delivery`, or over rdma are written before them, or go by the
+// bulk connection, as a notice there says. flush() sends every delivery that is done; Responder
+// calls it before each reply and notice, so the client never learns of a later state of the GPU
+// before it has the bytes, or the notice that they are on their way. A fetch (to the device) is a
+// gate in the stream with a copy behind it. When the stream reaches it, the notice `fetch` asks the
+// client for the bytes; the gate opens when they have come. A barrier is such a gate without a
+// copy.
+//
+// Staging memory is bounded. A copy without a free block waits, by a gate in its stream, for blocks
+// of earlier copies of the same stream. Nothing here waits for the GPU or the client. What the
+// client sends is checked: an id or a range that was not asked for ends its session. One thread
+// (the executor's).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/copy/copy.h"
+#include "server/copy/asked_bytes.h"
+#include "server/copy/copy_chain.h"
+#include "server/copy/copy_notices.h"
+#include "server/core/core.h"
+#include "server/stream/gate_words.h"
+
+namespace fargpu::server {
+
+using copy::Copy;
+
+class MemoryAccount;
+class RemoteStaging;
+class StagingPool;
+class StreamHolds;
+
+class OrderedCopies {
+ public:
+  // What the copy engine and the network take turns with.
+  static constexpr uint64_t kPieceBytes = 4u << 20;
+  // Staging memory of all copies that may wait for blocks.
+  static constexpr uint64_t kStagingBytes = 64u << 20;
+  // Of one call: bounds what a call can put into a stream.
+  static constexpr uint64_t kMostBytes = 64u << 20;
+  // Of a delivery that must not wait for staging memory.
+  static constexpr uint64_t kMostUngatedBytes = 32u << 20;
+  // One-sided writes to the client use smaller pieces, unless that gives too many.
+  static constexpr uint64_t kSmallPieceBytes = 1u << 20;
+  static constexpr uint64_t kWrittenInSmallPieces = 16u << 20;
+
+  struct Order {
+    uint64_t id = 0;  // the client's, for its notices
+    uint16_t context = 0;
+    uint64_t stream_id = 0;
+    CUstream stream = nullptr;
+    // Of a barrier: none. Gates are for copies during which the client holds back calls that make
+    // the driver wait for streams (client/stream/host_calls.h); only those may hold their stream.
+    Copy copy{};
+
+    uint64_t bytes() const { return copy.shape.bytes(); }
+  };
+
+  OrderedCopies(const Core& core, StreamHolds& holds, StagingPool& staging,
+                RemoteStaging& remote_staging, MemoryAccount& memory, uint64_t max_bulk_bytes);
+  OrderedCopies(const OrderedCopies&) = delete;
+  OrderedCopies& operator=(const OrderedCopies&) = delete;
+
+  // The order's context must be current and its id new. An error is also reported by a notice,
+  // which ends the copy.
+  CUresult deliver(const Order& order);
+  CUresult fetch(const Order& order);
+  // Makes the stream wait until the client has confirmed, by delivered(), the bytes of all earlier
+  // deliveries.
+  CUresult barrier(const Order& order);
+  // The session ends: releases all streams, so that nothing waits for one.
+  void close();
+  // Reports an order that could not be made.
+  void refuse(const Order& order, CUresult result);
+  // Whether the client may still refer to a copy by this id.
+  bool knows(uint64_t id) const { return named_.contains(id); }
+
+  // The client has the bytes of a delivery that holds its stream, or of those before a barrier.
+  Status delivered(uint64_t id);
+  // The memory for bytes that were asked for; empty: they are no longer needed.
+  Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
+  // The bytes have arrived. No bytes: the client has acknowledged the end of the copy.
+  Status fetched(uint64_t id, uint64_t offset, uint64_t bytes);
+  // The same for bytes that came by the bulk connection. The client cannot know from the order of
+  // its frames that they are there: with the last ones it is told.
+  Status landed(uint64_t id, uint64_t offset, uint64_t bytes);
+  // For the thread that reads the bulk connection.
+  AskedBytes& asked() { return asked_; }
+  // CopyNotices::deliver_beside().
+  void deliver_beside(BulkDeliveries* beside) { notices_.deliver_beside(beside); }
+
+  // Whether gates may open from now on. Those that are due meanwhile open with the next poll that
+  // may open them.
+  void may_open_gates(bool may) { may_open_ = may; }
+  bool outstanding() const { return !chains_.empty() || !landed_.empty(); }
+  // Polls once. Returns how many elements have progressed.
+  size_t poll();
+  // Sends all deliveries that the GPU is done with.
+  void flush();
+
+  // The stream is destroyed; its id may be given to another stream.
+  void stream_ended(const ObjectEnd& end);
+  void context_ended(ContextEnd& end);
+
+ private:
+  using ChainPointer = std::unique_ptr<CopyChain>;
+
+  static std::shared_ptr<OrderedCopy> begin(const Order& order);
+  CopyChain& chain_of(const Order& order);
+  CUresult add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy, const Order& order,
+                     uint64_t offset, bool may_gate, uint64_t* bytes);
+  bool add_direct(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy, const Order& order,
+                  CUresult* result);
+  CUresult add_element(CopyChain& chain, CopyElement element, CUstream stream, CUresult result);
+  CUresult take_block(CopyChain& chain, bool may_reuse, CopyElement* element);
+  CUresult add_gate(CopyChain& chain, CopyElement* element, CUstream stream);
+  CUresult record(uint16_t context, CUstream stream, CUevent* event);
+  void release(uint16_t context, CUevent event);
+  // Ends the copy and tells the client.
+  void drop(OrderedCopy& copy, CUresult result);
+
+  bool look();
+  bool is_done(CopyChain& chain, CopyElement& element);
+  void retire(CopyChain& chain);
+  void send_ready();
+  bool send_oldest();
+  void ask(CopyChain& chain);
+  void remove_empty_chains();
+  // Also tells the client of copies that have landed.
+  void open_gates();
+
+  const Core core_;
+  StagingPool& staging_;
+  RemoteStaging& remote_staging_;
+  MemoryAccount& memory_;
+  CopyNotices notices_;
+  GateWords gate_words_;
+  AskedBytes asked_;
+  std::vector<ChainPointer> chains_;  // of streams that have such copies
+  // Copies that the client may name: fetches, barriers, and deliveries that hold their stream.
+  std::unordered_map<uint64_t, std::shared_ptr<OrderedCopy>> named_;
+  uint64_t staged_bytes_ = 0;
+  uint64_t next_number_ = 0;
+  size_t to_send_ = 0;  // elements
+  bool may_open_ = true;
+  std::vector<std::shared_ptr<OrderedCopy>> landed_;  // whole; the client is to be told
+  bool flushing_ = false;
+};
+
+}  // namespace fargpu::server
