@@ -11,7 +11,9 @@ The cache, a folder outside of the tree, remembers each file that was in order b
 file, the headers of ours and of generators that it includes, its compile command, .clang-tidy and
 the tools' release; all clones share it. With --landed COMMIT an empty cache is filled with the
 files that have not changed since that commit, nor a header of theirs: somebody looked at them
-before they landed. Only runs with --landed believe those entries."""
+before they landed. Only runs with --landed believe those entries. Of the others, clang-tidy looks
+at those whose own code has changed, and at one file for each header whose code has: what else
+includes such a header is compiled only."""
 
 import argparse
 import concurrent.futures
@@ -266,11 +268,31 @@ def changed_since(commit):
     return names
 
 
+def code_changed_since(commit):
+    """Those of changed_since() that differ in more than comments and names of included files. A
+    file that only moved does not."""
+    options = ["--find-renames", "--unified=0", "--no-color"]
+    command = ["git", "-C", ROOT, "diff", *options, commit, "--"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    names, name = set(), None
+    for line in done.stdout.decode(errors="replace").splitlines():
+        if line.startswith("+++ "):
+            name = line.removeprefix("+++ b/")
+        elif re.match(r"[-+](?!--|\+\+)(?!\s*(?://|#\s*include|$))", line):
+            names.add(name)
+    return names | {n for n in changed_since(commit) if not git_knows(n)}
+
+
+def git_knows(name):
+    command = ["git", "-C", ROOT, "ls-files", "--error-unmatch", name]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
 def not_landed(sources, commit, headers):
     """The sources that have changed since a commit, or whose headers have. Generated headers count
-    as changed if their generator has."""
+    as changed if their generator has. Those that clang-tidy need not look at are marked."""
     names = changed_since(commit)
-    if not {".clang-tidy", "scripts/lint_cpp.py"}.isdisjoint(names):
+    if ".clang-tidy" in names:
         return sources
     generator = any(n.startswith("schema/apigen/") or n.endswith(".j2") for n in names)
     changed = {id(s) for s in including(sources, names, headers)}
@@ -278,7 +300,24 @@ def not_landed(sources, commit, headers):
     for source in sources:
         if generator and any(made in path.parents for path in headers.closure(source.path)):
             changed.add(id(source))
-    return [s for s in sources if id(s) in changed]
+    found = [s for s in sources if id(s) in changed]
+    looked_at = one_for_each(code_changed_since(commit), found, headers)
+    for source in found:
+        source.tidy = source.tidy and source.path in looked_at
+    return found
+
+
+def one_for_each(names, sources, headers):
+    """Paths of sources: those among `names`, and for each header there one that includes it, of its
+    own name if there is one."""
+    chosen = set()
+    included = {s.path: headers.closure(s.path) for s in sources if s.tidy}
+    for name in sorted(names):
+        path = (ROOT / name).resolve()
+        including_it = [source for source, paths in included.items() if path in paths]
+        own = [p for p in including_it if p.stem == path.stem]
+        chosen.update(own[:1] or sorted(including_it)[:1])
+    return chosen
 
 
 def portions(sources):

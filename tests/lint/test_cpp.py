@@ -92,6 +92,32 @@ class Cpp(unittest.TestCase):
         # Nobody looked here at the other file: a run without the option does.
         self.assertEqual(self.look(), (0, 1))
 
+    @unittest.skipUnless(shutil.which("clang-tidy"), "there is no clang-tidy")
+    def test_beside_what_landed_clang_tidy_looks_at_changed_code_only(self):
+        null = "char* {}() {{ return 0; }}\n"  # what clang-tidy objects to
+        self.write(".clang-tidy", "Checks: '-*,modernize-use-nullptr'\nHeaderFilterRegex: '.*'\n")
+        self.write("room/uses.cc", '#include "room/number.h"\n' + null.format("uses"))
+        self.commit()
+        landed = ("--tidy", "--landed", "HEAD~1")
+        # Dependants are compiled, and no more.
+        self.write("room/number.h", "// A number.\ninline int number() { return 1; }\n")
+        self.commit()
+        self.assertEqual(self.look(*landed, cache="comment"), (0, 1))
+        # A header is looked at with one file that includes it.
+        self.write("room/number.h", "inline " + null.format("number"))
+        self.commit()
+        self.assertEqual(self.look(*landed, cache="header"), (1, 1))
+        # So is a file whose code has changed, but not one that has moved.
+        self.write("room/number.h", "inline int number() { return 1; }\n")
+        self.commit()
+        self.git("mv", "room/number.h", "room/count.h")
+        self.write("room/uses.cc", '#include "room/count.h"\n' + null.format("uses"))
+        self.commit()
+        self.assertEqual(self.look(*landed, cache="moved"), (0, 1))
+        self.write("room/uses.cc", '#include "room/count.h"\n' + null.format("uses_it"))
+        self.commit()
+        self.assertEqual(self.look(*landed, cache="code"), (1, 1))
+
     def test_a_cache_that_is_not_empty_believes_nothing_new(self):
         self.write("room/uses.cc", "int uses() { return 5; }\n")
         self.look("--base", "HEAD")
