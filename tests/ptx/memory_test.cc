@@ -72,6 +72,37 @@ TEST_F(MemoryTest, Vectors) {
   EXPECT_EQ(r[8], 0x04040301u);
 }
 
+// One block writes values of equal halves, the other counts those whose halves differ.
+TEST_F(MemoryTest, AVectorIsWholeForOtherBlocks) {
+  options.worker_threads = 2;
+  load(kernel(R"(
+  mov.u32 %r2, %ctaid.x; setp.ne.u32 %p1, %r2, 0; mov.u32 %r3, 0; mov.u32 %r9, 0;
+  @%p1 bra reads;
+writes:
+  add.u32 %r3, %r3, 1; cvt.u64.u32 %rd5, %r3; mov.b128 %q1, {%rd5, %rd5};
+  st.relaxed.gpu.global.v2.u32 [%rd3], {%r3, %r3};
+  st.volatile.global.v4.u32 [%rd3+16], {%r3, %r3, %r3, %r3};
+  st.volatile.global.v2.u64 [%rd3+32], {%rd5, %rd5};
+  st.global.b128 [%rd3+48], %q1;
+  setp.lt.u32 %p2, %r3, 200000; @%p2 bra writes;
+  bra done;
+reads:
+  ld.relaxed.gpu.global.v2.u32 {%r4, %r5}, [%rd3];
+  setp.ne.u32 %p3, %r4, %r5; @%p3 add.u32 %r9, %r9, 0x1;
+  ld.volatile.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd3+16];
+  setp.ne.u32 %p3, %r5, %r8; @%p3 or.b32 %r9, %r9, 0x1000000;
+  ld.volatile.global.v2.u64 {%rd6, %rd7}, [%rd3+32];
+  setp.ne.u64 %p3, %rd6, %rd7; @%p3 or.b32 %r9, %r9, 0x2000000;
+  ld.global.b128 %q2, [%rd3+48]; mov.b128 {%rd6, %rd7}, %q2;
+  setp.ne.u64 %p3, %rd6, %rd7; @%p3 or.b32 %r9, %r9, 0x4000000;
+  setp.lt.u32 %p2, %r4, 200000; @%p2 bra reads;
+  st.global.u32 [%rd1], %r9;
+done:)"));
+  const uint64_t in = buffer(std::vector<uint32_t>(16)), out = buffer(std::vector<uint32_t>(1));
+  run("k", 2, 1, Parameters().add(out).add(in));
+  EXPECT_EQ(read<uint32_t>(out, 1)[0], 0u);
+}
+
 TEST_F(MemoryTest, GenericAddressesAndSpaces) {
   load(kernel(R"(
   .local .align 8 .b8 mine[64]; .shared .align 8 .b8 ours[256];

@@ -95,6 +95,39 @@ inline void note_spin(Exec& x, const Instr& in) {
   if ((in.flags & kSpins) != 0) ++x.spins;
 }
 
+// An aligned access of up to 16 bytes is whole, also with several elements: threads of other blocks
+// see all of it or nothing. CUB passes a state and its value in one v2.u32.
+using Whole = uint64_t __attribute__((vector_size(16), aligned(1), may_alias));
+
+template <typename T>
+inline void move_one(void* to, const void* from) {
+  *static_cast<volatile T*>(to) = *static_cast<const volatile T*>(from);
+}
+inline void move_whole(uint8_t* to, const uint8_t* from, unsigned bytes) {
+  switch (bytes) {
+    case 2:
+      return move_one<uint16_t>(to, from);
+    case 4:
+      return move_one<uint32_t>(to, from);
+    case 8:
+      return move_one<uint64_t>(to, from);
+    default:
+      for (unsigned at = 0; at < bytes; at += sizeof(Whole)) move_one<Whole>(to + at, from + at);
+  }
+}
+
+// A value at `place`.
+template <typename M>
+inline M load_one(const uint8_t* place) {
+  if constexpr (sizeof(M) == sizeof(Whole)) {
+    alignas(Whole) M value;
+    move_one<Whole>(&value, place);
+    return value;
+  } else {
+    return *reinterpret_cast<const M*>(place);
+  }
+}
+
 // M: the type in memory, R: the register.
 template <typename M, typename R>
 void load(Exec& x, const Instr& in) {
@@ -103,12 +136,10 @@ void load(Exec& x, const Instr& in) {
   note_spin(x, in);
   R* d = x.at<R>(in.dst);
   if (x.mask == kAllLanes) {
-    for (uint32_t l = 0; l < kLanes; ++l)
-      d[l] = static_cast<R>(*reinterpret_cast<const M*>(place[l]));
+    for (uint32_t l = 0; l < kLanes; ++l) d[l] = static_cast<R>(load_one<M>(place[l]));
   } else {
     alignas(64) R t[kLanes];
-    for (uint32_t l = 0; l < kLanes; ++l)
-      t[l] = static_cast<R>(*reinterpret_cast<const M*>(place[l]));
+    for (uint32_t l = 0; l < kLanes; ++l) t[l] = static_cast<R>(load_one<M>(place[l]));
     blend(d, t, x.mask);
   }
 }
@@ -118,7 +149,14 @@ void store(Exec& x, const Instr& in) {
   uint8_t* place[kLanes];
   if (!resolve(x, in, sizeof(M), true, place)) return;
   const R* s = x.at<R>(in.b);
-  for (uint32_t l = 0; l < kLanes; ++l) *reinterpret_cast<M*>(place[l]) = static_cast<M>(s[l]);
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if constexpr (sizeof(M) == sizeof(Whole)) {
+      alignas(Whole) const M value = static_cast<M>(s[l]);
+      move_one<Whole>(place[l], &value);
+    } else {
+      *reinterpret_cast<M*>(place[l]) = static_cast<M>(s[l]);
+    }
+  }
 }
 
 // Vectors: the elements' registers are in the program's operand list at in.target.
@@ -131,10 +169,10 @@ void load_vector(Exec& x, const Instr& in) {
   // belong together.
   alignas(64) R t[8][kLanes];
   const OperandRef* registers = operand_list(x, in);
+  alignas(Whole) M value[8];
   for (uint32_t l = 0; l < kLanes; ++l) {
-    for (uint32_t e = 0; e < in.count; ++e) {
-      t[e][l] = static_cast<R>(reinterpret_cast<const M*>(place[l])[e]);
-    }
+    move_whole(reinterpret_cast<uint8_t*>(value), place[l], sizeof(M) * in.count);
+    for (uint32_t e = 0; e < in.count; ++e) t[e][l] = static_cast<R>(value[e]);
   }
   for (uint32_t e = 0; e < in.count; ++e) blend(x.at<R>(registers[e]), t[e], x.mask);
 }
@@ -144,9 +182,12 @@ void store_vector(Exec& x, const Instr& in) {
   uint8_t* place[kLanes];
   if (!resolve(x, in, sizeof(M) * in.count, true, place)) return;
   const OperandRef* registers = operand_list(x, in);
-  for (uint32_t e = 0; e < in.count; ++e) {
-    const R* s = x.at<R>(registers[e]);
-    for (uint32_t l = 0; l < kLanes; ++l) reinterpret_cast<M*>(place[l])[e] = static_cast<M>(s[l]);
+  const R* s[8];
+  for (uint32_t e = 0; e < in.count; ++e) s[e] = x.at<R>(registers[e]);
+  alignas(Whole) M value[8];
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    for (uint32_t e = 0; e < in.count; ++e) value[e] = static_cast<M>(s[e][l]);
+    move_whole(place[l], reinterpret_cast<const uint8_t*>(value), sizeof(M) * in.count);
   }
 }
 
