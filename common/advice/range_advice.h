@@ -1,7 +1,7 @@
-// RangeAdvice: what an application has advised about parts of a managed allocation, and where it
-// has prefetched them last. Kept for whole pages, to be read back. For the client and for the
-// simulated driver: how cuMemAdvise, cuMemPrefetchAsync and cuMemRangeGetAttribute judge their
-// arguments is here, too. Pure, not thread safe.
+// RangeAdvice: an application's advice about parts of a managed allocation, and their last prefetch
+// location. Kept for whole pages, to be read back. For the client and for the simulated driver: how
+// cuMemAdvise, cuMemPrefetchAsync and cuMemRangeGetAttribute judge their arguments is here, too.
+// Pure, not thread safe.
 #pragma once
 
 #include <cuda.h>
@@ -63,7 +63,7 @@ class RangeAdvice {
   static bool is_of_a_node(const Location& location);
   static int device_of(const Location& location);
   void change(uint64_t from, uint64_t until, const std::function<void(Part&)>& change);
-  // What holds for all of these pages; `otherwise` when they differ.
+  // The advice that holds for all of these pages; `otherwise` when they differ.
   template <typename Value>
   Value common(uint64_t from, uint64_t until, Value Part::*member, Value otherwise) const;
   CUresult get_accessed_by(uint64_t from, uint64_t until, void* data, size_t bytes) const;

@@ -1,4 +1,4 @@
-// FARGPU_CHECK(condition): for mistakes of ours, never for what a peer or a user did. A false
+// FARGPU_CHECK(condition): for bugs of fargpu, never for errors of a peer or a user. A false
 // condition logs the place and aborts, in every build type. Any thread.
 #pragma once
 

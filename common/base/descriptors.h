@@ -1,7 +1,7 @@
 // Where descriptors get their numbers.
 //
-// A program that uses our libraries may have closed 0, 1 and 2 and go on writing there, may close
-// what it does not know, and opens files, which get the lowest free numbers. So after
+// A program that uses the client libraries may have closed 0, 1 and 2 and go on writing there, may
+// close unknown descriptors, and opens files, which get the lowest free numbers. So after
 // in_foreign_process() every descriptor made here is above 2 at any moment and is moved out of the
 // program's way: above its limit of open files where the hard limit has room (no loop to that limit
 // closes it, and no file that the program opens gets its number), else as high as the limit lets.
@@ -24,13 +24,13 @@ namespace fargpu::descriptors {
 void in_foreign_process();
 bool is_foreign_process();
 
-// Opens what is closed of 0, 1 and 2 as /dev/null. `inherited`: programs that are executed have
-// them, too.
+// Opens closed ones of 0, 1 and 2 as /dev/null. `inherited`: programs that are executed have them,
+// too.
 void open_standard(bool inherited);
 
-// While one lives, no new descriptor of the process gets the number 0, 1 or 2, whoever makes it:
-// closed ones are occupied by something that can be neither read nor written. For calls of other
-// libraries that open files. Nests. Keeps errno.
+// While one lives, no new descriptor of the process, fargpu's or the program's, gets the number 0,
+// 1 or 2: closed ones are occupied by something that can be neither read nor written. For calls of
+// other libraries that open files. Nests. Keeps errno.
 class StandardTaken {
  public:
   StandardTaken();
@@ -42,11 +42,11 @@ class StandardTaken {
 // Moves a fresh descriptor out of the program's way. Not valid, with errno, if there is no number.
 Fd place(Fd fresh);
 
-// The number of a descriptor of ours; -1 if the program has closed it, whatever the number stands
-// for now. To be asked where a number is read, written, shut down or closed that the program had
-// time to close. One system call in a foreign process, none elsewhere.
+// The number of a descriptor of ours; -1 if the program has closed it, even if the number is in use
+// again. To be asked where a number is read, written, shut down or closed that the program had time
+// to close. One system call in a foreign process, none elsewhere.
 int own(int number);
-// The same, and the number is nobody's from now on: before it is closed.
+// The same, and gives the number up: before it is closed.
 int disown(int number);
 
 // The descriptor that `open_it` returns, in its place; not valid, with errno, if it returned -1.

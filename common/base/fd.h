@@ -1,6 +1,6 @@
 // Owning file descriptors, and an eventfd that wakes a poll.
 //
-// Fd closes what it owns, once. Moves, does not copy. EventFd::signal() may be called from any
+// Fd closes its descriptor once. Moves, does not copy. EventFd::signal() may be called from any
 // thread (and from a signal handler); drain() by the thread that polls.
 #pragma once
 

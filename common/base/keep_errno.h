@@ -1,4 +1,4 @@
-// While it lives, errno may change; afterwards it is what it was.
+// While it lives, errno may change; restores errno afterwards.
 #pragma once
 
 #include <cerrno>

@@ -1,10 +1,10 @@
 // LateThreadLocal<T>: an object of each thread that can be used until the thread's very end.
 //
 // A C++ thread-local object with a destructor is gone when the destructors of the application's own
-// thread-local objects run, which may call us. This one goes with the destructors of the thread's
-// POSIX keys, which come after those; a use after that makes a new object, which goes in the next
-// round of them. That of the main thread is never destroyed. One object for each T in a process;
-// use it from the thread itself only.
+// thread-local objects run, which may call us. This one is destroyed with the thread's POSIX keys,
+// which come after those; a use after that makes a new object, which goes in the next round of
+// them. That of the main thread is never destroyed. One object for each T in a process; use it from
+// the thread itself only.
 #pragma once
 
 #include <pthread.h>

@@ -18,9 +18,9 @@ enum class Level { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 // Names the component ("client", "daemon", "worker 17", "sim") and the default level. Call once,
 // early; may be called again.
 void configure(std::string_view component, Level default_level);
-// From now on lines go to this descriptor instead of stderr; also those of libraries that are
-// opened later and have this log of their own (the simulated driver): it is handed on in
-// FARGPU_LOG_FD. It stays open. Early, like configure().
+// From now on lines go to this descriptor instead of stderr; also lines of libraries that are
+// opened later with a copy of this log (the simulated driver): it is handed on in FARGPU_LOG_FD. It
+// stays open. Early, like configure().
 void to_descriptor(int descriptor);
 bool enabled(Level level);
 void write(Level level, std::string_view text);

@@ -1,5 +1,5 @@
 // How long a thread of ours sleeps on descriptors, in a process that is not ours, before it asks
-// descriptors::own(): the program may have closed what would wake it.
+// descriptors::own(): the program may have closed the descriptor that would wake it.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// A mutex that costs a few instructions, in place, while nobody waits for it. Who has to wait
-// sleeps, as long as it takes.
+// A mutex that costs a few inlined instructions while no thread waits for it. A waiting thread
+// sleeps.
 //
 // For std::unique_lock and std::lock_guard. It must not be destroyed while a thread unlocks it.
 #pragma once
@@ -28,8 +28,8 @@ class QuickMutex {
   }
   // How many threads have had to wait so far.
   uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
-  // For a thread that has held it for long and will again: by itself it would have it back before
-  // those who wait are awake. Returns when as many as wait now have had it, after `longest` at
+  // For a thread that has held it for long and will again: otherwise it would lock again before the
+  // waiting threads are awake. Returns when as many as wait now have had it, after `longest` at
   // most.
   void let_pass(std::chrono::microseconds longest) const {
     const uint64_t served = served_.load(std::memory_order_relaxed);
@@ -44,7 +44,7 @@ class QuickMutex {
 
  private:
   static constexpr uint32_t kFree = 0, kHeld = 1,
-                            kAwaited = 2;  // kAwaited: held, and who ends it wakes
+                            kAwaited = 2;  // kAwaited: held, and unlock() wakes a thread
 
   // Others may wait as well, so that it stays kAwaited when this thread has got it.
   void wait() {

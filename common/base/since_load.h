@@ -1,5 +1,5 @@
-// What a program has changed of its process since a library of ours was loaded, where that explains
-// why a file, a socket or a host's name is not found.
+// Changes of the process since a client library was loaded that explain why a file, a socket or a
+// host's name is not found.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace fargpu {
 // has ever changed.
 void remember_process();
 
-// Whether paths lead elsewhere now: chroot(2) and what is like it. Keeps errno.
+// Whether paths lead elsewhere now: chroot(2) and the like. Keeps errno.
 bool root_has_changed();
 
 // Text behind the text of an error number of a call with a path: " (the program has changed ...)"

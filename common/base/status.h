@@ -1,10 +1,10 @@
 // Status and Result: how fargpu's own layers report failure. No exceptions cross a layer boundary.
 //
-// Status carries a code for programs and one line for people: what happened, with the values, and
-// where it helps what to do. A peer's mistake is a Status; a mistake of ours is FARGPU_CHECK
-// (check.h). An ok Status is a null pointer: nearly every call of the hot path returns one. Copies
-// share the text, so returning a known failure needs no heap memory. Thread rules: plain values;
-// copies may be in different threads.
+// Status carries a code for programs and one line for people: the event, with the values, and a
+// remedy where possible. A peer's mistake is a Status; a mistake of ours is FARGPU_CHECK (check.h).
+// An ok Status is a null pointer: nearly every call of the hot path returns one. Copies share the
+// text, so returning a known failure needs no heap memory. Thread rules: plain values; copies may
+// be in different threads.
 #pragma once
 
 #include <atomic>

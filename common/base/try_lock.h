@@ -1,7 +1,7 @@
-// A lock for what is tried all the time and hardly ever waited for: a few instructions, in place.
+// A lock that is tried often and hardly ever awaited: a few instructions, in place.
 //
-// For std::unique_lock. Held for a bounded, short time only: who has to wait gives up the processor
-// and looks again.
+// For std::unique_lock. Held for a bounded, short time only: a waiting thread yields the processor
+// and tries again.
 #pragma once
 
 #include <atomic>

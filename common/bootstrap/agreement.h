@@ -1,6 +1,6 @@
-// What client and server agree on: each tells the other the opcodes it knows, and only what both
-// know is sent. An opcode stands for one message for ever (schema/api/registry.yml), so nothing
-// else needs to be alike.
+// What client and server agree on: each end sends the list of opcodes that it knows, and an end
+// sends only messages that both know. An opcode stands for one message for ever
+// (schema/api/registry.yml), so nothing else needs to be alike.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ const wire::OpcodeSet& known_opcodes();
 // Of a management session: calls of NVML that have a message, and session control.
 const wire::OpcodeSet& known_in_management();
 
-// What the server knows, by the body of its Welcome or its JobOpened. kVersion: it is of a release
-// that does not say so. kProtocol: no such message.
+// The opcodes of the server, from the body of its Welcome or JobOpened. kVersion: it is of a
+// release that does not say so. kProtocol: no such message.
 Result<wire::OpcodeSet> opcodes_of_welcome(std::span<const std::byte> body);
 Result<wire::OpcodeSet> opcodes_of_job(std::span<const std::byte> body);
 
-// The same in a message of whatever kind that has a field `knows`.
+// The same for any message with a field `knows`.
 template <typename Builder>
 void set_knows(Builder message, const wire::OpcodeSet& known = known_opcodes()) {
   message.setKnows(wire::as_data(known.bytes()));

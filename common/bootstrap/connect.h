@@ -20,7 +20,7 @@ namespace fargpu::bootstrap {
 struct ServerAddress {
   std::variant<Endpoint, std::string> where;
   bool tls = false;              // of an endpoint: encrypted, or no connection at all
-  std::string authority_file{};  // PEM, whom to trust with tls; empty: the system's authorities
+  std::string authority_file{};  // PEM, the trusted authorities of TLS; empty: the system's
   std::string to_string() const;
 };
 

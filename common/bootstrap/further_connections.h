@@ -27,7 +27,8 @@ struct FurtherConnections {
   std::function<Result<Fd>(size_t index, transport::Deadline deadline)> get{};
 };
 
-// The client's, after a Welcome on `socket`. `known`: what the server knows. kProtocol: malformed.
+// The client's, after a Welcome on `socket`. `known`: the opcodes of the server. kProtocol:
+// malformed.
 Result<FurtherConnections> further_connections(int socket, const ServerAddress& server,
                                                const ConnectionsWish& wish,
                                                const wire::OpcodeSet& known,

@@ -15,7 +15,7 @@
 
 namespace fargpu::bootstrap {
 
-// Hello (or OpenJob) of schema/control.capnp, but what is the same for everybody.
+// Hello (or OpenJob) of schema/control.capnp, without the fields that are the same in every hello.
 struct Greeting {
   uint16_t opcode = 0;    // kHello, kManage, kStatus or kOpenJob
   std::string program{};  // for ps and logs

@@ -1,7 +1,7 @@
-// What a process shows to open a session in its job: the job's id and key. `fargpu run` gives it to
-// the program in FARGPU_JOB, and the program's children inherit it. It is not a token: it opens
-// nothing but sessions of that job, and those only beside the server's token. Pure values; any
-// thread.
+// The ticket with which a process opens a session in its job: the job's id and key. `fargpu run`
+// gives it to the program in FARGPU_JOB, and the program's children inherit it. It is not a token:
+// it opens nothing but sessions of that job, and those only beside the server's token. Pure values;
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ Result<JobTicket> make_ticket();
 std::string to_text(const JobTicket& ticket);
 Result<JobTicket> parse_ticket(std::string_view text);
 
-// Those of a program with several servers, in the order of the servers, separated by commas.
+// The tickets of a program with several servers, in the order of the servers, separated by commas.
 std::string to_text(std::span<const JobTicket> tickets);
 Result<std::vector<JobTicket>> parse_tickets(std::string_view text);
 

@@ -1,9 +1,9 @@
 // Where a client that came over TCP meets its worker on a unix socket: descriptors can be passed
 // only there.
 //
-// An abstract socket, so no file is left behind; its name is random, and whoever connects has to
-// show the session's cookie, which only the client got. Works between containers that share a
-// network namespace; elsewhere the client cannot connect and the session stays on TCP.
+// An abstract socket, so no file is left behind; its name is random, and a client must present the
+// session's cookie. Works between containers that share a network namespace; elsewhere the client
+// cannot connect and the session stays on TCP.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // From the stream socket of the hello to the session's transport: the conversation of client and
 // worker right after the Welcome.
 //
-// The client leads: it goes through what it wishes and the worker offers, best first; what fails
-// costs a line in the log and the next best is tried; in the end there is always the socket itself
-// (unless the wish is forced). One thread at each end; ends within the deadline.
+// The client leads: it goes through what it wishes and the worker offers, best first; a failure
+// costs a line in the log, and the next transport is tried; in the end there is always the socket
+// itself (unless the wish is forced). One thread at each end; ends within the deadline.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,14 @@
 
 namespace fargpu::bootstrap {
 
-// What one step (connecting, exchanging memory) may take before it counts as failed.
+// Time limit of one step (connecting, exchanging memory).
 inline constexpr auto kStepTime = std::chrono::seconds(5);
 
 struct Upgraded {
   std::unique_ptr<transport::Transport> transport;
   std::unique_ptr<transport::Transport> bulk;  // the bulk connection; null: there is none
   std::string reason;                          // why this one: "both ends are on one host"
-  std::vector<std::string> failures;  // what was tried in vain: "rdma: ..."; worth a warning
+  std::vector<std::string> failures;           // failed attempts: "rdma: ..."; worth a warning
   // "tcp 10.0.0.5:14900 with a bulk connection": for logs, doctor and ps.
   std::string describe() const;
 };
@@ -48,7 +48,7 @@ Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
                                    transport::Deadline deadline,
                                    const FurtherConnections& more = {});
 
-// What a worker can offer of what a client wishes.
+// The transports of a client's wish that a worker can offer.
 struct WorkerRules {
   std::vector<Upgrade> allowed{Upgrade::kShm, Upgrade::kRdma};  // by the server's configuration
   bool same_host = false;

@@ -1,9 +1,8 @@
 // A copy as data: where from, where to, its shape, how it ends. The client fills it in, and the
 // worker chooses from it how the bytes move. One of the two ends is device memory of the worker.
 //
-// A Copy travels as words (encode). What a peer has sent is checked by decode() and nowhere else,
-// but for what only the worker's tables know: whether shared memory is shared, and handles. Any
-// thread.
+// A Copy travels as words (encode). A peer's words are checked by decode() only, except against the
+// worker's tables: whether shared memory is shared, and handles. Any thread.
 #pragma once
 
 #include <array>
@@ -32,7 +31,7 @@ struct Location {
   ArrayPosition position{};
 
   bool on_device() const { return kind == Kind::kDevice || kind == Kind::kArray; }
-  // Of an end that is not packed: where a piece of it lies.
+  // Of an end that is not packed: the location of a piece.
   Location part(const Piece& piece) const {
     return {kind, piece.of(rows), remote, offset, piece.of(position)};
   }
@@ -69,7 +68,7 @@ enum class Order : uint8_t {
   kOwnStream = 3,
 };
 
-// What a copy that follows its stream may do to it (Completion::Kind::kFollow).
+// How a copy in stream order may block its stream (Completion::Kind::kFollow).
 enum class Hold : uint8_t {
   kNever = 0,           // the stream never waits for it
   kForStaging = 1,      // it may wait for staging memory that earlier copies of the stream use
@@ -110,8 +109,8 @@ struct Copy {
   bool inside() const { return from.on_device() && to.on_device(); }
 };
 
-// The words of a Copy. What a simple copy does not have comes last and does not travel, so a small
-// copy stays a small message. Words that do not travel are 0.
+// The words of a Copy. Fields that a simple copy lacks come last and are not sent, so a small copy
+// stays a small message. Words that do not travel are 0.
 struct Words {
   static constexpr size_t kMost = 18;
   std::array<uint64_t, kMost> words;

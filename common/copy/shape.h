@@ -39,7 +39,7 @@ struct Part {
   uint64_t height = 0;           // of a slice, in rows; 0: slices end where the part does
 };
 
-// A part of an array: the one of its first byte, row, and slice or layer. `array`: its id; in the
+// A part of an array: that of its first byte, row, and slice or layer. `array`: its id; in the
 // worker, from the moment a copy enters its stream, the driver's handle.
 struct ArrayPosition {
   uint64_t array = 0;

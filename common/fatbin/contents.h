@@ -1,5 +1,5 @@
-// What the entries of a container hold, and which text suits a device. Pure functions over memory
-// that the caller owns; a damaged entry is a Status.
+// The contents of a container's entries, and the choice of PTX for a device. Pure functions over
+// memory that the caller owns; a damaged entry is a Status.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ inline constexpr std::string_view kElfMagic =
 Result<std::string> entry_contents(const FatbinEntry& entry);
 
 // The PTX text that suits a device best: the highest arch not above its capability. kNotFound when
-// there is none; the message lists what is there.
+// there is none; the message lists the existing entries.
 Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability);
 
 }  // namespace fargpu

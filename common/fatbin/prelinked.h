@@ -1,6 +1,6 @@
-// The containers of a program whose device code nvcc linked (-rdc=true): first the linked one, then
-// those of its objects, which a driver links itself for a GPU that the first has no code for. A
-// wrapper of version 2 points to them. They travel as one block:
+// The containers of a program whose device code nvcc linked (-rdc=true): first the linked
+// container, then the containers of its objects, which a driver links itself for a GPU without code
+// in the first. A wrapper of version 2 points to them. They travel as one block:
 //
 //   u32 magic, u32 count     little-endian
 //   u64 bytes of each
@@ -21,7 +21,7 @@ namespace fargpu {
 
 inline constexpr size_t kMaxPrelinked = 4096;  // containers
 
-// What compilers put around a container, in memory; `magic` is kWrapperMagic (fatbin.h).
+// The wrapper that compilers put around a container in memory; `magic` is kWrapperMagic (fatbin.h).
 struct FatbinWrapper {
   static constexpr uint32_t kWithPrelinked = 2;  // version
   uint32_t magic = 0;

@@ -1,7 +1,7 @@
-// Memory of this process that is somebody else's: the application's, which fargpu reads and writes
-// on its own account (mirrors, copies that follow their stream). Its owner may have unmapped it,
-// protected it or cut its file, and may do so meanwhile; so none of it is touched directly. The
-// system copies, and says where it could not.
+// Memory of the application that fargpu reads and writes outside of the application's calls
+// (mirrors, copies in stream order). The application may have unmapped or protected it or truncated
+// its file, and may do so meanwhile; so fargpu never accesses it directly. The system copies, and
+// reports where it could not.
 //
 // The protection of pages does not count, as it does not for a GPU's access to pinned pages: pages
 // without any access and read-only ones are read and written all the same, where /proc is there.
@@ -27,7 +27,7 @@ struct ForeignPiece {
   uint64_t address = 0;
   std::span<const std::byte> bytes;
 };
-// Small pieces in as few system calls as possible. What cannot be written is left out.
+// Small pieces in as few system calls as possible. Unwritable parts are left out.
 void write_foreign_pieces(std::span<const ForeignPiece> pieces);
 
 }  // namespace fargpu

@@ -1,5 +1,5 @@
-// What is mapped in this process, and what accesses it allows. Any thread; another one may change
-// it at any time.
+// The mappings of this process and their protections. Any thread; another one may change it at any
+// time.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace fargpu {
 
 enum class MemoryUse : uint8_t { kRead, kWrite };
 // Whether every byte of the range can be accessed so. Makes the pages present, as a driver does
-// that pins them; a file that ends before the range does not have all of it.
+// that pins them; a range behind the end of its file is incomplete.
 bool is_accessible(uint64_t address, uint64_t bytes, MemoryUse use);
 
 // Where the pages end that are not mapped, from this address on. 0: it is mapped.

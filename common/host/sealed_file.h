@@ -1,4 +1,4 @@
-// Files that were verified and have not been written since, so that nobody need read them again:
+// Files that were verified and have not been written since, so that they need not be read again:
 // the owner is this process's user, the mode 0400, and the time of modification the beginning of
 // time, which any write would change. The file system has to keep these; some do not.
 //
@@ -14,8 +14,7 @@
 namespace fargpu {
 
 // `descriptor`: a file of ours that is not empty, complete and verified. kSystem, also when the
-// file system of `folder`, where it lies, does not keep what makes a seal: then the file is not
-// sealed.
+// file system of `folder` does not store the marks of a seal: then the file is not sealed.
 Status seal_file(int descriptor, const std::string& folder);
 bool is_sealed(const struct stat& about);
 // Seals a file of its own in `folder` and removes it. kSystem as seal_file.

@@ -1,5 +1,4 @@
-// An unguessable number that proves to whom something was told: 128 random bits. Pure values; any
-// thread.
+// An unguessable number that identifies its receiver: 128 random bits. Pure values; any thread.
 #pragma once
 
 #include <array>

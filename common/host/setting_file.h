@@ -17,7 +17,7 @@ void keep_setting_file(const std::string& path);
 // path and the reason: it cannot be read, or is larger than 4 MiB.
 Result<std::string> setting_file(const std::string& path);
 
-// What an ordinary file contains now; nothing if it is none, cannot be read, or is larger.
+// The present contents of an ordinary file; nothing if it is none, cannot be read, or is larger.
 std::optional<std::string> ordinary_file(const std::string& path);
 
 }  // namespace fargpu

@@ -1,7 +1,7 @@
-// SharedPage: memory that two processes map, one of which made it. A sealed memfd: nobody can
-// change its size, so that neither end dies of SIGBUS because of the other.
+// SharedPage: memory that two processes map, one of which made it. A sealed memfd: its size cannot
+// change, so that neither end dies of SIGBUS because of the other.
 //
-// Moves, does not copy; unmaps at its end. What lies in it is the users': both may write at any
+// Moves, does not copy; unmaps at its end. Its users define the contents: both may write at any
 // time. One thread for each object, any thread for the memory.
 #pragma once
 
@@ -18,12 +18,12 @@ class SharedPage {
   enum class Access { kRead, kReadAndWrite };
 
   SharedPage() = default;
-  // A new one of at least `bytes`, all zero; descriptor() is for the other process. kRead: what the
-  // other one may do, as far as the system can see to that (Linux 5.1).
+  // A new one of at least `bytes`, all zero; descriptor() is for the other process. kRead: the
+  // other end's access, as far as the system can enforce it (Linux 5.1).
   static Result<SharedPage> create(const char* name, size_t bytes,
                                    Access of_others = Access::kReadAndWrite);
-  // The one behind a descriptor that was inherited, which is closed. kProtocol: it is smaller, or
-  // its size could change.
+  // The page behind an inherited descriptor, which is closed. kProtocol: it is smaller, or its size
+  // could change.
   static Result<SharedPage> open(Fd descriptor, size_t bytes,
                                  Access access = Access::kReadAndWrite);
   SharedPage(SharedPage&& other) noexcept;

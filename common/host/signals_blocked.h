@@ -2,8 +2,8 @@
 // application's.
 //
 // The calling thread takes no signal while the object lives, and has its own mask again after it. A
-// thread that is started meanwhile inherits the mask and never takes one. What a thread's own
-// instruction raises stays: the process has a handler for it, or ends.
+// thread that is started meanwhile inherits the mask and never takes one. Signals raised by a
+// thread's own instruction stay unblocked: the process has a handler for it, or ends.
 #pragma once
 
 #include <pthread.h>

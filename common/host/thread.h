@@ -1,9 +1,10 @@
 // Thread: a thread of ours in a process whose signals, stack limit and defaults may be an
 // application's. No other place of the client starts one.
 //
-// It takes no signal: all but those that its own instructions raise are blocked from its first
-// instruction on. Its stack does not depend on `ulimit -s`. Like std::thread otherwise: throws
-// std::system_error when the system starts none, and must be joined or detached before its end.
+// It takes no signal: all signals except those raised by its own instructions are blocked from its
+// first instruction on. Its stack does not depend on `ulimit -s`. Like std::thread otherwise:
+// throws std::system_error when the system starts none, and must be joined or detached before its
+// end.
 #pragma once
 
 #include <pthread.h>
@@ -18,7 +19,7 @@ namespace fargpu {
 
 enum class StackFor {
   kOurCode,     // 1 MiB
-  kTheProgram,  // functions of the application: what its own threads have, 2 MiB at least
+  kTheProgram,  // for functions of the application: the size of its own threads, at least 2 MiB
 };
 
 class Thread {
@@ -57,9 +58,9 @@ class Thread {
   bool joinable_ = false;
 };
 
-// Runs `function` on a thread with a stack of ours and returns when it has: for what may need more
-// stack than the application's thread has. On the caller's thread if the system starts no other.
-// What it throws is thrown here.
+// Runs `function` on a thread with a stack of fargpu's and returns after it: for work that may need
+// more stack than the application's thread has. On the caller's thread if the system starts no
+// other. Exceptions are rethrown here.
 template <typename Function>
 void on_own_stack(Function&& function) {
   std::exception_ptr thrown;

@@ -21,7 +21,7 @@ namespace fargpu::pages {
 
 class Agreement {
  public:
-  // Memory is looked at in pieces of this size, at multiples of it.
+  // Memory is compared in pieces of this size, at multiples of it.
   static constexpr size_t kPage = 4096;
 
   Agreement() = default;
@@ -42,7 +42,8 @@ class Agreement {
            bytes <= bytes_ - (address - address_);
   }
 
-  // What a changed piece is now: called with its address and its bytes, at most kPage of them.
+  // The present contents of a changed piece: called with its address and its bytes, at most kPage
+  // of them.
   using Visit = std::function<void(uint64_t address, std::span<const std::byte>)>;
   // Whether a run may hold bytes that were not changed between others that were: words of which a
   // byte each was changed are one run then. Only for an end that takes them by merge().
@@ -53,16 +54,16 @@ class Agreement {
   size_t collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
                  const Visit& visit = {}, Gaps gaps = Gaps::kNone);
 
-  // Whether `now`, which is at that offset, is not what was agreed on.
+  // Whether `now`, at that offset, differs from the agreed contents.
   bool differs(size_t offset, std::span<const std::byte> now) const;
-  // collect() for a word that was `now` a moment ago: all of it in one run, when any of it was
-  // changed. False: there was no room; nothing has happened.
+  // collect() for a word that was `now` a moment ago: as one run, if any byte was changed. False:
+  // there was no room; nothing has happened.
   bool collect_word(size_t offset, std::span<const std::byte> now, RunWriter& runs);
 
-  // Runs of the other end, each inside the region. adopt(): they replace what is in `memory`.
+  // Runs of the other end, each inside the region. adopt(): they replace the bytes in `memory`.
   void adopt(const ByteRun& run, std::byte* memory);
-  // merge(): the same, but what was changed here stays as it is, and only bytes that the other end
-  // changed are written.
+  // merge(): the same, but bytes that were changed at this end stay, and only bytes that the other
+  // end changed are written.
   void merge(const ByteRun& run, std::byte* memory);
 
  private:
@@ -70,7 +71,7 @@ class Agreement {
 
   uint64_t address_ = 0;
   size_t bytes_ = 0;
-  std::byte* agreed_ = nullptr;  // anonymous memory: what was never changed takes none
+  std::byte* agreed_ = nullptr;  // anonymous memory: pages that were never changed take none
 };
 
 }  // namespace fargpu::pages

@@ -44,7 +44,7 @@ class WordRuns {
     while (!__atomic_compare_exchange_n(word, &now, (now & ~mask) | value, false, __ATOMIC_RELEASE,
                                         __ATOMIC_RELAXED)) {
     }
-    // The agreement has to know of it, too; what it writes is this copy.
+    // The agreement has to know of it, too; it writes to this copy.
     std::array<std::byte, kBytes> copy{};
     const auto region = reinterpret_cast<uint64_t>(copy.data()) - (address_ - agreement.address());
     for (size_t at = 0; at < kBytes; ++at) {

@@ -1,8 +1,8 @@
-// BulkSender: the client's end of a session's bulk connection. It sends frames that nobody answers;
+// BulkSender: the client's end of a session's bulk connection. It sends frames without a reply;
 // calls on the session's other connection never wait for them.
 //
 // Any thread may send; frames leave one after the other, each whole. A thread of this class reads
-// what the server sends here, until the end of the connection. Close it before it is destroyed.
+// the server's frames on this connection until its end. Close it before it is destroyed.
 #pragma once
 
 #include <functional>

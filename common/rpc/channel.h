@@ -12,8 +12,8 @@
 //   Status s = call.call(reply);   // waits until the reply, the deadline, or "lost"
 //   reply.result (CUresult), reply.root<schema::CuMemAllocV2Results>()
 //
-// A session may have a bulk connection beside the one of its calls. What is sent there
-// (send_beside) has an order of its own, is not answered, and delays no call. Deliveries of the
+// A session may have a bulk connection besides the connection of its calls. Frames on it
+// (send_beside) have an order of their own, get no reply, and delay no call. Deliveries of the
 // server come there; replies and notices behind them wait for their bytes (landings.h).
 //
 // After the session is lost, every call fails at once with kLost. A message can still be built, so
@@ -36,9 +36,9 @@ namespace fargpu::rpc {
 
 using Bytes = std::span<const std::byte>;
 
-// Receives frames that answer no call. Called on the thread that is receiving, or on the one that
-// reads the bulk connection: one notice after the other, but for `alive` and `landed`, which may be
-// handled beside another one. Must not block and must not make calls.
+// Receives frames that answer no call. Called on the thread that receives, or on the thread that
+// reads the bulk connection: one notice at a time, except `alive` and `landed`, which may be
+// handled while another notice is. Must not block and must not make calls.
 class NoticeSink {
  public:
   virtual ~NoticeSink() = default;
@@ -60,15 +60,15 @@ class NoticeSink {
 };
 
 struct ChannelOptions {
-  wire::FrameLimits limits{};  // what we accept in a notice; the transport has its own
+  wire::FrameLimits limits{};  // limits of a notice; the transport has its own
   // While a call waits: a ping after this much silence, lost after two pings without an answer.
   std::chrono::milliseconds keepalive{5000};
   bool sync_all = false;        // FARGPU_SYNC=1: every call waits (async errors surface at once)
   uint32_t first_sequence = 1;  // for tests of the wrap
-  // Told of frames while calls are counted (thread_calls.h); outlives the channel. Null: nobody.
+  // Notified of frames while calls are counted (thread_calls.h); outlives the channel. May be null.
   FrameObserver* frames = nullptr;
-  // Calls whose success tells nothing about how far a stream is: their callers need not wait for
-  // deliveries that are on the bulk connection. Null: there are none.
+  // Calls whose success shows nothing of a stream's progress: their callers need not wait for
+  // deliveries on the bulk connection. Null: there are no such calls.
   bool (*tells_nothing)(uint16_t opcode) = nullptr;
 };
 
@@ -136,9 +136,10 @@ class Channel {
 
   // Call::send() and Call::call() of a body that is there already; whole words.
   Status send_body(uint16_t opcode, uint16_t context, Bytes body, int32_t* result = nullptr);
-  // `early`: a word that is written when the call has succeeded. Who sees it before the reply
-  // returns, with everything that was sent before it, unless notices are awaited, which only the
-  // reply is sure to follow. Looked at where this thread alone waits. The reply must have no body.
+  // `early`: a word that is written when the call has succeeded. If the caller sees the word before
+  // the reply, it returns after all frames that were sent before the word, unless notices are
+  // awaited: only the reply is sure to follow those. The word is polled only while no other thread
+  // waits. The reply must have no body.
   Status call_body(uint16_t opcode, uint16_t context, Bytes body, Reply& reply,
                    const transport::WatchedWord* early = nullptr);
   // A call under way whose answer is waited for later, so that the server can begin with the next
@@ -146,7 +147,7 @@ class Channel {
   class Later {
    public:
     Later();
-    ~Later();  // waits, if nobody did
+    ~Later();  // waits, unless wait() was called
     Later(const Later&) = delete;
     Later& operator=(const Later&) = delete;
     bool under_way() const { return waiting_ != nullptr; }
@@ -165,14 +166,14 @@ class Channel {
                   std::span<std::byte> bulk_out, Later& later);
   // Sends the buffered frames of asynchronous calls now, instead of within 0.1 ms.
   Status flush();
-  // Frames that were sent as calls and control requests. What was sent before the frame whose
-  // answer this thread has, or by a thread that has told this one of it, is counted.
+  // Frames that were sent as calls and control requests. The count includes all frames that were
+  // sent before the frame whose answer this thread has.
   uint64_t frames_sent() const;
   // How often threads have met here so far: one had to wait for another one, or for its answer.
   uint64_t meetings() const;
   bool has_bulk_connection() const;
-  // Sends a frame over the bulk connection, which there must be. Returns when `bulk` has been
-  // taken. Frames that are sent so arrive in their order; calls may overtake them.
+  // Sends a frame over the bulk connection, which must exist. Returns when `bulk` has been copied
+  // or sent. Frames of this connection keep their order; calls may overtake them.
   Status send_beside(uint16_t opcode, Bytes body, Bytes bulk);
   // Passes a descriptor to the server; later calls refer to it by `number` (descriptor_passing.h).
   // kUnsupported when client and server are on different hosts.
@@ -183,9 +184,9 @@ class Channel {
   bool read_until(const std::function<bool()>& seen, transport::Deadline deadline);
   // To be called when awaits_notices() has become true. Any thread.
   void await_notices();
-  // Call it after an answer that is no reply (a completion word). As after a reply: whatever other
-  // threads did before sending a frame that the server had received by then happens-before the
-  // return of this function.
+  // Call it after an answer that is not a reply (a completion word). As after a reply, actions of
+  // other threads before their sending of a frame that the server had received by then
+  // happen-before the return of this function.
   void see_sent() const;
   // A control request without body. kTimeout: at the deadline; its answer may still come.
   Status ask(uint16_t control_opcode, Reply& reply, transport::Deadline deadline);

@@ -1,9 +1,10 @@
 // The inside of Channel: sequence numbers, waiting calls, the poll lease, flushing, liveness.
 //
 // Sending. send_mutex serialises reserve, commit and flush. A frame that is not flushed at once is
-// flushed by a later sender or by the service thread, at most kFlushDelay later. Where the
-// transport sends aside, the service thread does it, without the mutex, so that no call of the
-// application pays for the system's; a sender does where that thread comes late.
+// flushed by a later sender or by the service thread, at most kFlushDelay later. If the transport
+// supports deferred sending (Transport::send_aside), the service thread sends without the mutex, so
+// that no call of the application pays for the system call; a later sender does so if the service
+// thread is late.
 //
 // Receiving. At most one thread is inside Transport::receive: the holder of the poll lease,
 // `reader`. A waiting caller takes the lease when it is free and polls by itself, so its reply
@@ -17,15 +18,16 @@
 // (wait_alone). It is not put on the list of waiters and does not take wait_mutex, unless another
 // thread needs waking when it gives the lease back.
 //
-// Loss. A connection and a session are lost apart. The thread that notices a failure asks
-// survives(), the one place that says whether the session goes on without that connection. If not,
-// end_session() closes the transport. The next receive() fails; the lease holder then fails all
-// waiters and calls the sink.
+// Loss. The loss of a connection is not the loss of the session. The thread that notices a failure
+// calls survives(), the only function that decides whether the session goes on without the
+// connection. If not, end_session() closes the transport. The next receive() fails; the lease
+// holder then fails all waiters and calls the sink.
 //
 // Bulk connection (channel_bulk.cc). Its BulkSender has a lock of its own, and a thread that reads
-// it. What is read on the connection of the calls behind a delivery's number waits until the
-// delivery has landed there (landings.h): the caller of a reply after it has given back the lease.
-// end_session() closes both connections. The sink is told of a loss when neither is read any more.
+// it. Frames that are read on the connection of the calls after a delivery's number wait until the
+// delivery has arrived on the bulk connection (landings.h); the caller of a reply waits after it
+// has given back the lease. end_session() closes both connections. The sink is notified of a loss
+// when neither connection is read any more.
 //
 // Locks, in the order in which they may be nested. Neither is held while waiting for a reply.
 //   send_mutex   reserve, commit, flush; order of sequence numbers
@@ -140,11 +142,11 @@ struct Channel::Impl final : transport::FrameHandler {
   void no_longer_alone(Waiter* waiter);
   bool try_lease(Reader who) {
     Reader nobody = Reader::kNobody;
-    // Pairs with give_back(): makes visible what the last lease holder did to the waiters.
+    // Pairs with give_back(): makes visible the last lease holder's changes of the waiters.
     return reader.compare_exchange_strong(nobody, who);
   }
   void give_back() { reader = Reader::kNobody; }
-  // Whether the service thread sleeps for long unless somebody wakes it.
+  // Whether the service thread is in a long sleep until it is woken.
   bool watched() const {
     const ServiceSleep now = service_sleep;
     return now == ServiceSleep::kLongNap || now == ServiceSleep::kWatch;
@@ -293,7 +295,7 @@ struct Channel::Impl final : transport::FrameHandler {
   // These belong to the lease holder.
   std::vector<std::byte> notice_bulk;
   Waiter* reads_for = nullptr;  // its own waiter
-  // Replies that nobody needs any more, of calls with this opcode, and how many are to come.
+  // Expected replies without a waiting caller: opcode of their calls, and their number.
   uint16_t late_opcode = 0;
   size_t late_replies = 0;
 
@@ -306,7 +308,7 @@ struct Channel::Impl final : transport::FrameHandler {
 
   // Belong to the service thread; `stop` is set by others.
   std::atomic<bool> stop{false};
-  bool some_aside = false;  // what was set aside has not left
+  bool some_aside = false;  // deferred frames have not been sent
   Liveness liveness;
   Thread service;
 

@@ -1,5 +1,4 @@
-// CompletionWord: a word in shared memory through which the worker tells the client how far it has
-// got.
+// CompletionWord: a word in shared memory in which the worker reports its progress to the client.
 //
 // The worker publishes a value. The client waits for it: first it spins, then it sleeps in a futex.
 // The client does not have to trust the word: a wrong value only makes one of its own copies look

@@ -1,5 +1,5 @@
-// Told of the frames of a channel or a responder, for a timeline. The functions must neither block
-// nor send.
+// Notified of the frames of a channel or a responder, for a timeline. The functions must neither
+// block nor send.
 #pragma once
 
 #include "common/wire/frame.h"

@@ -1,15 +1,14 @@
-// Landings: deliveries that come by the bulk connection of a Channel, and what must not be known
-// before them.
+// Landings: deliveries on the bulk connection of a Channel, and the frames that must wait for them.
 //
-// The server says the number of each delivery on the connection of the calls, in the place where it
-// would else have sent the bytes. Deliveries land in the order of their numbers, each after its
-// number was read: so they keep their order with those that come in frames there. What is read
-// behind a number may tell that a stream has passed the copy. A reply goes to its caller, who then
-// waits until that number has landed (wait). A notice is kept, and handled by the thread that reads
-// the bulk connection. So whoever reads the connection of the calls never waits, unless very much
-// is kept.
+// The server sends the number of each delivery on the connection of the calls, at the place where
+// the bytes would be without a bulk connection. Deliveries land in the order of their numbers, each
+// after its number was read: so they keep their order with deliveries in frames. Frames after a
+// number may show that a stream has passed the copy. A reply goes to its caller, which then waits
+// until that number has landed (wait). A notice is kept, and handled by the thread that reads the
+// bulk connection. So the thread that reads the connection of the calls waits only while too many
+// notices are kept.
 //
-// All numbers count from 1. What the server sends is checked; a Status ends the session.
+// All numbers count from 1. The server's frames are checked; a Status ends the session.
 #pragma once
 
 #include <atomic>
@@ -32,14 +31,14 @@ class Landings final : public transport::FrameHandler {
   // With more than so many bytes of kept notices the connection of the calls is not read.
   static constexpr size_t kMostKeptBytes = 32 << 20;
 
-  // The references outlive this. `landed` is called when a delivery has landed, and what was kept
-  // behind it has been handled, on the thread that reads the bulk connection; it must not block.
+  // The references outlive this. `landed` is called on the thread that reads the bulk connection,
+  // when a delivery has landed and the frames kept behind it have been handled; it must not block.
   Landings(NoticeSink& sink, const wire::FrameLimits& limits, LinkUse& link_use,
            std::function<void()> landed)
       : sink_(sink), limits_(limits), link_use_(link_use), landed_now_(std::move(landed)) {}
 
-  // For whoever reads the connection of the calls, one thread at a time. The next number; all are
-  // modulo 2^32 on the wire.
+  // For the thread that reads the connection of the calls. The next number; all are modulo 2^32 on
+  // the wire.
   Status announce(uint32_t number);
   uint64_t announced() const { return announced_.load(std::memory_order_relaxed); }
   bool has_landed(uint64_t number) const {

@@ -1,13 +1,13 @@
-// What the frames of a process would cost on slower links than the one that carries them. Only sums
-// are kept, so any number of calls may pass.
+// Estimates the time of a process's frames on slower links than the present one. Only sums are
+// kept, so any number of calls may pass.
 //
 // Round trips: a wait for an answer costs one. Waits of several threads that overlap in time cost
 // one together: `in_a_row` counts along the longest chain of waits of which each began after the
-// one before it had ended. `most_of_a_thread` is what the busiest thread waited for by itself.
+// one before it had ended. `most_of_a_thread` is the number of waits of the busiest thread.
 //
 // Bytes: a clock for each of some rates says how far the process would lag behind what happens. In
-// each direction frames pass one behind the other, as over an emulated link (transport/link). What
-// the server works on meanwhile cannot be seen from here, so there are two assumptions:
+// each direction frames pass one behind the other, as over an emulated link (transport/link). The
+// client cannot see the server's work meanwhile, so there are two assumptions:
 //   in order     the server's work begins when all bytes before the question have come
 //   overlapped   the server works while bytes come, and they come while it works
 // The truth lies between them.
@@ -50,7 +50,7 @@ struct LinkUse {
 
 class LinkEstimate {
  public:
-  // A frame leaves. The mark says what an answer to it needs; it stays in link.last, too.
+  // A frame leaves. The mark holds the earliest time of an answer; it stays in link.last, too.
   void send(LinkUse& link, double now, uint64_t bytes);
   // A wait is over, with an answer of so many bytes to the frame of `mark`. `round_trip`: false for
   // an answer that said "not yet": on a slower link a program asks less often. `of_thread`: how

@@ -33,7 +33,7 @@ class Responder {
 
   bool takes_notice(uint16_t opcode) const { return opcode < 64 && (notices_ >> opcode & 1) != 0; }
 
-  // Told of the replies from now on; outlives this.
+  // Notified of the replies from now on; outlives this.
   void tell(FrameObserver& observer) { observer_ = &observer; }
 
   // One outgoing frame: a reply to `request`, or a notice.
@@ -47,8 +47,8 @@ class Responder {
       return builder().initRoot<T>();
     }
     // Commits, without a flush. `result` is the CUresult of a reply; when it is not 0, body and
-    // bulk are dropped. As in reply(), a success that nobody waits for is not sent. Every failure
-    // of the transport is returned here, also one in the constructor.
+    // bulk are dropped. As in reply(), a success is sent only if the client waits for it. Every
+    // failure of the transport is returned here, also one in the constructor.
     Status send(int32_t result, std::span<const std::span<const std::byte>> bulk = {});
 
    private:
@@ -87,8 +87,8 @@ class Responder {
   std::function<void()> before_;
   FrameObserver* observer_ = nullptr;
   uint64_t notices_ = ~uint64_t{0};
-  // Held by whoever sends. The executor's thread may hold it for long; nobody waits for it then,
-  // since try_notice() only tries.
+  // Held by the sending thread. The executor's thread may hold it for long; no thread waits for it
+  // then, since try_notice() only tries.
   TryLock sending_;
 };
 

@@ -1,5 +1,5 @@
-// How many frames the calling thread has sent, and how often it has waited for the server: what a
-// report of calls is made of. Over all channels of the process; counted only while somebody asks.
+// How many frames the calling thread has sent, and how often it has waited for the server: the data
+// of a report of calls. Over all channels of the process; counted only while a report is requested.
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,10 @@
 
 namespace fargpu::rpc {
 
-// Not initialised by itself: who looks at the counts copies them.
+// Not initialised by itself: readers copy the counts.
 struct ThreadCalls {
   uint64_t sent;
-  uint64_t waited;  // for a reply, a notice, a completion word, or room for what is sent
+  uint64_t waited;  // for a reply, a notice, a completion word, or space to send
 };
 
 inline constinit std::atomic<bool> counting_calls{false};
@@ -18,7 +18,7 @@ inline constinit thread_local ThreadCalls thread_calls{};
 
 inline constinit thread_local bool not_counted{false};
 
-// What the calling thread does meanwhile is none of the application's calls. It is not nested.
+// While it lives, calls of this thread do not count as the application's. It is not nested.
 class NotCounted {
  public:
   NotCounted() { not_counted = true; }

@@ -1,4 +1,4 @@
-// Whom a client of TLS trusts.
+// The authorities that a TLS client trusts.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace fargpu::tls {
 void keep_system_authorities();
 
 // Makes a context trust the authorities of this PEM file, which is a setting_file(), or the
-// system's when it is empty. kInvalidArgument, with the file and what is wrong with it. Any thread.
+// system's when it is empty. kInvalidArgument, with the file and its fault. Any thread.
 Status trust_authorities(ssl_ctx_st* context, const std::string& file);
 
 }  // namespace fargpu::tls

@@ -19,8 +19,7 @@ namespace fargpu::tls {
 
 class TlsContext {
  public:
-  // A server's certificate chain and key, PEM. kInvalidArgument names the file and what is wrong
-  // with it.
+  // A server's certificate chain and key, PEM. kInvalidArgument names the file and its fault.
   static Result<TlsContext> server(const std::string& certificate_file,
                                    const std::string& key_file);
   // A client that trusts the authorities of this PEM file, or the system's when it is empty.
@@ -45,8 +44,8 @@ class TlsConnection {
   static Result<TlsConnection> accept(const TlsContext& context, Fd socket,
                                       transport::Deadline deadline);
 
-  // Carries bytes both ways until either end is closed, and shuts both down. What was written
-  // before the end still arrives.
+  // Carries bytes both ways until either end is closed, and shuts both down. Bytes written before
+  // the end still arrive.
   void relay(const Fd& plain);
 
   void close() { socket_.reset(); }

@@ -28,10 +28,11 @@ class Relay {
     bool empty() const { return begin == end; }
   };
 
-  // Each moves what goes without waiting, and notes what it waits for. False: the relay is over.
+  // Each moves as many bytes as possible without waiting, and records its next wait. False: the
+  // relay is over.
   bool from_peer();
   bool to_peer();
-  // What an SSL call waits for; false: the connection is at its end.
+  // The event that an SSL call waits for; false: the connection is at its end.
   bool note(int result);
   void wait();
 

@@ -1,5 +1,5 @@
 // How the bulk bytes of a frame are spread over the connections of a session. Pure: both ends
-// compute the same from the frame's header, so nothing of it is sent or has to be checked.
+// compute the shares from the frame's header, so they are neither sent nor checked.
 //
 // Connection 0 carries all frames. Large bulk is cut into one share for each connection, in order:
 // share 0 follows the body as usual; share k is the next thing that connection k carries. Smaller
@@ -35,7 +35,7 @@ inline Share share_of(uint64_t bulk_bytes, size_t connections, size_t index) {
   return {offset, std::min(bytes, bulk_bytes - offset)};
 }
 
-// A share of bulk that lies in several pieces of memory, and how much of it is sent.
+// A share of bulk in several pieces of memory, with the part that has been sent.
 class ShareCursor {
  public:
   ShareCursor() = default;
@@ -44,7 +44,7 @@ class ShareCursor {
     skip(share.offset);
   }
   uint64_t left() const { return left_; }
-  // Fills at most `room` entries with what is to be sent next; how many.
+  // Fills at most `room` entries with the next pieces to send; how many.
   size_t gather(iovec* entries, size_t room) const {
     size_t count = 0, skip = offset_;
     uint64_t left = left_;

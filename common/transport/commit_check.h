@@ -1,4 +1,4 @@
-// What commit() demands of a frame, whatever carries it.
+// The checks of commit() that all transports share.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace fargpu::transport {
 
 using Bytes = std::span<const std::byte>;
 
-// kInvalidArgument that says what is wrong with this frame.
+// kInvalidArgument, with the fault of this frame.
 Status commit_refused(Bytes slot, size_t bytes, uint64_t bulk_bytes);
 
-// `slot` is what reserve() gave, of which `bytes` are the frame. The number of bulk bytes, or
+// `slot` is the result of reserve(), of which `bytes` are the frame. The number of bulk bytes, or
 // kInvalidArgument when the frame does not fit its slot or its header says otherwise.
 inline Result<uint64_t> check_commit(Bytes slot, size_t bytes, std::span<const Bytes> bulk) {
   uint64_t bulk_bytes = 0;

@@ -21,7 +21,7 @@ class DescriptorPassing {
   // `descriptor` stays the caller's. kLost; kNoCapacity when kMaxWaiting are under way.
   virtual Status send(uint64_t number, int descriptor) = 0;
   // The descriptor with this number, close-on-exec; it is given out once. kNotFound: none such has
-  // arrived. Nothing is known about what it is: the taker checks type, size and seals.
+  // arrived. Its type is not checked: the taker checks type, size and seals.
   virtual Result<Fd> take(uint64_t number) = 0;
 };
 

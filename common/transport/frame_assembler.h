@@ -53,7 +53,7 @@ class FrameAssembler {
   void begin_bulk(std::span<std::byte> bulk);
   // One step of parsing: true when a frame was delivered, false when more bytes are needed.
   Result<bool> parse_one(FrameHandler& handler);
-  // The rest of it, when header and body have come and bulk follows.
+  // The rest of the bulk, after header and body.
   Result<bool> take_bulk(FrameHandler& handler);
   std::span<const std::byte> aligned_body(const std::byte* body, size_t bytes);
   void make_room();

@@ -3,12 +3,11 @@
 //
 // get() finds the registration that contains the memory, also by a pointer into its middle, or
 // makes one. Memory that overlaps known registrations is merged with them into one. Only memory
-// that callers named is ever registered, so a key never exposes neighbouring bytes. Whoever frees,
-// unmaps or unregisters memory calls invalidate() first: the same addresses may get other pages
-// later, while the registration would still refer to the old ones. A registration that a caller
-// holds stays valid until that caller releases it, whatever happens to the cache. At most max_bytes
-// stay registered for later use; the least recently used go first. Any thread; registering happens
-// under the lock.
+// that callers named is ever registered, so a key never exposes neighbouring bytes. Code that
+// frees, unmaps or unregisters memory calls invalidate() first: the same addresses may get other
+// pages later, while the registration would still refer to the old ones. A registration that a
+// caller holds stays valid until the caller releases it. At most max_bytes stay registered for
+// later use; the least recently used go first. Any thread; registering happens under the lock.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ class RegistrationCache {
       : memory_(memory), max_bytes_(max_bytes) {}
 
   // Memory larger than max_bytes is registered for the caller only. Errors as of register_memory();
-  // when room for registrations is short, what nobody uses is given up first.
+  // when registrations run short, unused ones are dropped first.
   Result<Registration> get(std::span<std::byte> memory, RemoteAccess access);
   // The same without making one: null when there is none.
   Registration find(std::span<const std::byte> memory, RemoteAccess access);

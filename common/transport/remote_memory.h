@@ -65,8 +65,8 @@ class RemoteMemory {
   virtual Result<Ticket> write(const RegisteredMemory& from, std::span<const std::byte> source,
                                const RemoteKey& to, uint64_t to_offset) = 0;
   // The same, complete on return. For a thread with nothing else to do, such as a host function in
-  // a stream: it polls and is woken by nobody. Few transfers are under way at a time, so that
-  // frames need not wait long. A deadline that passes ends the session.
+  // a stream: it polls and cannot be woken. Few transfers are under way at a time, so that frames
+  // need not wait long. A deadline that passes ends the session.
   virtual Status read_now(const RemoteKey& from, uint64_t from_offset, const RegisteredMemory& to,
                           std::span<std::byte> destination, Deadline deadline) = 0;
   virtual Status write_now(const RegisteredMemory& from, std::span<const std::byte> source,
@@ -74,7 +74,8 @@ class RemoteMemory {
   // Everything up to this ticket is complete. A deadline in the past polls (kTimeout: not yet).
   // kLost: the transfer failed, and with it the session.
   virtual Status wait(Ticket ticket, Deadline deadline) = 0;
-  // What it goes over, for doctor: "rxe0 port 1, GID 1 ::ffff:10.0.0.1 (RoCE v2), path MTU 4096".
+  // The adapter and port, for `fargpu doctor`: "rxe0 port 1, GID 1 ::ffff:10.0.0.1 (RoCE v2), path
+  // MTU 4096".
   virtual std::string route() const = 0;
 };
 

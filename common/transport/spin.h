@@ -30,8 +30,8 @@ inline void relax() {
 // The spinning of one wait. For a moment the thread keeps its processor; after that it lets others
 // have it between its looks. Where one took it, there are more threads than processors: the wait
 // looks once more and spins no longer, and the thread's next ones do not keep the processor either.
-// The thread that is waited for would else stand behind those that spin until their time slices are
-// over, which takes milliseconds.
+// Otherwise spinning threads would keep the processor from the thread that they wait for until
+// their time slices end, which takes milliseconds.
 class Spin {
  public:
   // Without time, or with a deadline that has passed, it is over at once.
@@ -58,7 +58,8 @@ class Spin {
  private:
   static constexpr unsigned kLooksPerClock = 16;  // the clock costs more than a look
   static constexpr auto kAlone = std::chrono::microseconds(20);
-  // A yield that nobody takes is back after less than 1 us, or later if there is an interrupt.
+  // A yield without another runnable thread returns after less than 1 us, or later if there is an
+  // interrupt.
   static constexpr auto kLate = std::chrono::microseconds(4);
   static constexpr auto kCrowded = std::chrono::milliseconds(10);
   static constinit thread_local Clock::time_point crowded_until;

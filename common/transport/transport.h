@@ -61,8 +61,8 @@ class FrameHandler {
                           std::span<std::byte> bulk) = 0;
 };
 
-// A word in shared memory that becomes `value` when something has happened. Whoever writes it need
-// not be a CPU.
+// A word in shared memory that becomes `value` when something has happened. The writer need not be
+// a CPU.
 struct WatchedWord {
   const std::atomic<uint32_t>* word = nullptr;
   uint32_t value = 0;
@@ -90,22 +90,22 @@ class Transport {
   // Never waits: kTimeout means that there is no room now, and that nothing was sent.
   virtual Status post(const wire::FrameHeader& header, std::span<const std::byte> body);
   // Hands everything that was committed to the system or to the peer. With a deadline in the past
-  // it hands over what it can without waiting; kTimeout then means that something is left for a
-  // later flush. Nothing is lost.
+  // it hands over as much as possible without waiting; kTimeout then means that bytes are left for
+  // a later flush. Nothing is lost.
   virtual Status flush(Deadline deadline) = 0;
-  // With capabilities().sends_aside, for a thread that sends beside those that call reserve,
-  // commit and flush, so that they do not pay for the system call. set_aside() takes what was
-  // committed out of their way; it is called like flush(). False: it is not possible now.
-  // send_aside() hands that to the system without waiting, beside all other calls; kTimeout: some
-  // is left, so call it again. What is aside goes before all that is committed later.
+  // Deferred sending, with capabilities().sends_aside: another thread makes the system call for the
+  // threads that call reserve, commit and flush. set_aside() defers the committed frames; it is
+  // called like flush(). False: not possible now. send_aside() hands deferred frames to the system
+  // without waiting, and may run at the same time as all other calls; kTimeout: frames are left, so
+  // call it again. Deferred frames are sent before frames that are committed later.
   virtual bool set_aside() { return false; }
   virtual Status send_aside() { return Status(); }
-  // With capabilities().visible_at_commit: true when the peer is awake, so that it sees what was
-  // committed without a flush. Called like flush().
+  // With capabilities().visible_at_commit: true when the peer is awake, so that it sees committed
+  // frames without a flush. Called like flush().
   virtual bool seen_without_flush() { return false; }
   // Takes up to `bytes` more of the memory that frames pass through from the system, so that no
-  // frame is the first to touch a page. False: nothing is left to take. For one thread, beside all
-  // other calls.
+  // frame is the first to touch a page. False: nothing is left to take. For one thread, at the same
+  // time as other calls.
   virtual bool take_memory([[maybe_unused]] size_t bytes) { return false; }
 
   // Waits until at least one whole frame was delivered to `handler`, wake() was called, or the
@@ -118,8 +118,7 @@ class Transport {
   // it spins, not while it sleeps. Null: no word any more. Called like receive(). Transports that
   // share no memory with the peer ignore it.
   virtual void watch_word(const WatchedWord* word) { (void)word; }
-  // What only some transports can do; null where it is not there. They live as long as the
-  // transport.
+  // Features of some transports; null if missing. They live as long as the transport.
   virtual DescriptorPassing* descriptor_passing() { return nullptr; }  // capabilities().same_host
   virtual RemoteMemory* remote_memory() { return nullptr; }  // capabilities().remote_memory
 
@@ -130,8 +129,8 @@ class Transport {
   // Called like receive(); holds until the next receive(). False: receive() has something to do
   // already.
   virtual bool arm() { return true; }
-  // A socket that ends when the peer does, whatever carries the frames; -1: there is none. To be
-  // polled for POLLRDHUP, never to be read.
+  // A socket, of every transport, that ends when the peer does; -1: there is none. To be polled for
+  // POLLRDHUP, never to be read.
   virtual int peer_socket() const { return -1; }
 
   // Ends the session at both sides. Idempotent.

@@ -29,7 +29,7 @@ enum ControlOpcode : uint16_t {
   kDeliveryBeside = 21,
 };
 
-// All of them: what this build knows below kFirstApiOpcode.
+// All of them: the control opcodes of this build, below kFirstApiOpcode.
 inline constexpr ControlOpcode kControlOpcodes[] = {
     kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone,  kStatus,
     kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,      kFetch,

@@ -27,7 +27,7 @@ enum FrameFlags : uint16_t {
   kWantReply = 1 << 1,
   // server to client, unasked (device output, host function to run); sequence is 0
   kNotice = 1 << 2,
-  // with kReply: nobody waits for this one; the client keeps the error for a later call
+  // with kReply: no call waits for this reply; the client keeps the error for a later call
   kAsyncError = 1 << 3,
 };
 inline constexpr uint16_t kKnownFlags = kReply | kWantReply | kNotice | kAsyncError;
@@ -45,8 +45,8 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
-// What a receiver accepts. The server's come from its configuration; both ends learn the other's in
-// the hello.
+// Limits of received frames. The server's come from its configuration; both ends learn the other's
+// in the hello.
 struct FrameLimits {
   uint32_t max_body_bytes = 1u << 20;   // 1 MiB
   uint64_t max_bulk_bytes = 64u << 20;  // 64 MiB: larger copies travel as several frames

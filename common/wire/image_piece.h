@@ -1,8 +1,8 @@
 // Pieces of images as they cross a network: plain, or as one zstd frame each.
 //
 // A packed piece is exactly one frame that names its content size. Unpacking trusts nothing: the
-// size is checked before anything is unpacked, the memory does not depend on it, and whatever does
-// not fit is kProtocol. One thread per object.
+// size is checked before unpacking, memory use does not depend on it, and a frame of another size
+// is kProtocol. One thread per object.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace fargpu::wire {
 // Most bytes that one packed piece may stand for.
 inline constexpr uint64_t kMaxPackedPieceBytes = 64u << 20;
 
-// What FARGPU_COMPRESS says: pack what shrinks when it crosses a network (kAuto), wherever it goes
-// (kZstd), or nothing.
+// FARGPU_COMPRESS: compress pieces that shrink if they cross a network (kAuto), always (kZstd), or
+// never.
 enum class Compression { kAuto, kZstd, kNone };
 // "auto" (also ""), "zstd", "none"; kInvalidArgument.
 Result<Compression> parse_compression(std::string_view text);

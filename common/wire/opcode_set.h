@@ -1,5 +1,5 @@
-// A set of opcodes: what one end of a session knows, as the hello and the welcome tell it. On the
-// wire bit n % 8 of byte n / 8 stands for opcode n; bytes that are not there are zero. Plain data.
+// A set of opcodes: the opcodes that one end of a session knows, from hello or welcome. On the wire
+// bit n % 8 of byte n / 8 stands for opcode n; bytes that are not there are zero. Plain data.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class OpcodeSet {
  public:
   static constexpr size_t kMaxBytes = (size_t{1} << 16) / 8;
 
-  // What a peer sent; kProtocol when it is longer than all opcodes are.
+  // A peer's set; kProtocol when it is longer than all opcodes are.
   static Result<OpcodeSet> from_bytes(std::span<const std::byte> bytes);
   // As it travels, without zero bytes at its end.
   std::vector<std::byte> bytes() const;
@@ -24,7 +24,7 @@ class OpcodeSet {
   bool contains(uint16_t opcode) const { return (words_[opcode / 64] >> opcode % 64 & 1) != 0; }
   void insert(uint16_t opcode) { words_[opcode / 64] |= uint64_t{1} << opcode % 64; }
   bool empty() const { return words_ == Words{}; }
-  // Those below kFirstApiOpcode, bit n for opcode n.
+  // Control opcodes, below kFirstApiOpcode: bit n for opcode n.
   uint64_t control() const { return words_[0]; }
 
   bool operator==(const OpcodeSet&) const = default;

@@ -29,7 +29,7 @@ class PreparedBody {
 
   // Empty: nothing was prepared.
   PreparedBody() = default;
-  // fill(builder, value) sets all fields, the one that changes to `value`. They take kMostBytes at
+  // fill(builder, value) sets all fields, the variable one to `value`. They take kMostBytes at
   // most.
   template <typename Message, typename Fill>
   static PreparedBody make(Fill&& fill) {

@@ -1,4 +1,4 @@
-// What a worker notes for a timeline of its client: records, as they travel (fgTimelineTake).
+// A worker's records for a timeline of its client: records, as they travel (fgTimelineTake).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ enum class TimelineKind : uint16_t {
   kFrame = 0,     // a frame, from the moment the executor began it until it was done with it
   kAnswered = 1,  // the same; the end is when its answer was given to the transport
   kLater = 2,     // an answer that came after its frame's record; begin and end are the same
-  kPosted = 3,    // work between frames: what had waited for the GPU or for another thread
+  kPosted = 3,    // work between frames: operations that waited for the GPU or another thread
 };
 inline constexpr uint16_t kTimelineKinds = 4;
 
@@ -23,7 +23,7 @@ struct TimelineRecord {
 };
 static_assert(sizeof(TimelineRecord) == 24);
 
-// What a worker keeps at most: 24 MiB.
+// The most records that a worker keeps: 24 MiB.
 inline constexpr uint64_t kMostTimelineRecords = 1u << 20;
 
 }  // namespace fargpu::wire

@@ -16,7 +16,7 @@
 
 namespace fargpu::transport {
 
-// What frames take on a link that is empty otherwise.
+// The time of frames on an otherwise empty link.
 class LinkCost {
  public:
   explicit LinkCost(const LinkSettings& settings)
@@ -40,7 +40,7 @@ class LinkCost {
   std::minstd_rand random_;
 };
 
-// Bytes follow each other: a frame begins when the one before it has passed.
+// Bytes follow each other: a frame begins when the previous frame has passed.
 class LinkSchedule {
  public:
   explicit LinkSchedule(const LinkSettings& settings) : cost_(settings) {}

@@ -27,14 +27,14 @@ class LinkSender {
   Status commit(size_t bytes, std::span<const Bytes> bulk, Deadline deadline);
   Status flush(Deadline deadline);
   bool set_aside();
-  // What is queued goes out at once, as far as the peer takes it within a moment. Nothing is sent
-  // any more afterwards.
+  // Queued frames are sent at once, as far as the peer accepts them quickly. Nothing is sent any
+  // more afterwards.
   void finish();
 
   Counter frames, bytes;
 
  private:
-  // As a socket's buffer: so much may be left of what was committed.
+  // As a socket's buffer: this much may be left of the committed bytes.
   static constexpr size_t kBacklogBytes = 4 << 20;
   // Bounds the memory where the inner transport is the slower one: the backlog and a large frame.
   static constexpr size_t kMostQueuedBytes = 24 << 20;
@@ -48,7 +48,7 @@ class LinkSender {
     return way_->passed(connection_, place, now);
   }
   // So long before it is due the sending of a large frame begins, so that its last byte is there
-  // when it is due, and not earlier: what the inner transport took for it at the least.
+  // when it is due, and not earlier: the shortest time of the inner transport for it.
   Clock::duration head_start(const LinkFrame& frame) const;
   void took(const LinkFrame& frame, Clock::duration time);
   // Until no more than the backlog is left. False when the deadline passed. `lock` is on mutex_.

@@ -12,7 +12,7 @@ namespace fargpu::transport {
 
 struct LinkSettings {
   std::chrono::nanoseconds rtt{0};
-  // Now and then a frame, and what follows it, comes later by up to this much.
+  // One frame of eight, and all later frames, are delayed by up to this time.
   std::chrono::nanoseconds jitter{0};
   double bits_per_second = 0;  // 0: as fast as it goes
   // "rtt=20us bandwidth=100Gbps": for logs.

@@ -1,8 +1,8 @@
-// LinkWay: one direction of an emulated link, which several connections may share. Those that have
-// something to send have equal parts of it, as if they took turns packet by packet.
+// LinkWay: one direction of an emulated link, which several connections may share. Connections with
+// bytes to send get equal parts of it, as if they took turns packet by packet.
 //
-// What a frame takes is its time on an otherwise empty link. A connection's frames pass one behind
-// the other. Pure logic under a lock, with the clock of its callers; any thread.
+// A frame's size is its time on an otherwise empty link. A connection's frames pass one behind the
+// other. Pure logic under a lock, with the clock of its callers; any thread.
 #pragma once
 
 #include <array>
@@ -25,15 +25,15 @@ class LinkWay {
   int64_t add(size_t connection, double nanoseconds, Time now);
   // How far apart two places are that so much time of an otherwise empty link lies between.
   static int64_t length(double nanoseconds);
-  // When the connection's frames up to this place have passed, or before now if they have. What is
-  // added to other connections meanwhile makes it later, never earlier.
+  // When the connection's frames up to this place have passed, or before now if they have. Frames
+  // added to other connections meanwhile make it later, never earlier.
   Time passed(size_t connection, int64_t place, Time now);
 
  private:
   static constexpr int64_t kTicks = 1024;  // in a nanosecond
   struct Connection {
-    int64_t waits = 0;  // ticks of what has not passed
-    int64_t done = 0;   // of what has
+    int64_t waits = 0;  // ticks of frames that have not passed
+    int64_t done = 0;   // of frames that have
   };
   using Connections = std::array<Connection, kMostConnections>;
   // Lets at most so many ticks pass, until the next connection has nothing left. Returns how many;

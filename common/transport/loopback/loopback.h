@@ -1,5 +1,5 @@
 // A pair of transports inside one process: bounded queues of frames, for tests and for measuring
-// what the layers above cost.
+// the cost of the layers above.
 //
 // Faults can be injected per direction, to see how the layers above take a slow, dying or lying
 // peer. Thread rules as in transport.h, for each end by itself; the ends may outlive each other.

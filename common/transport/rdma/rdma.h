@@ -28,7 +28,7 @@
 namespace fargpu::transport {
 
 struct RdmaOptions {
-  wire::FrameLimits receive_limits{};  // what we accept
+  wire::FrameLimits receive_limits{};  // limits of received frames
   // what the peer accepts: bounds reserve(); at most 16 MiB count
   uint32_t max_send_body_bytes = 1u << 20;
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a
@@ -39,8 +39,8 @@ struct RdmaOptions {
   std::chrono::milliseconds lost_after{5000};
   // A wait polls this long before it sleeps. 0: sleeps at once.
   std::chrono::microseconds spin{20};
-  // Locked memory of this end: what the peer writes into, and what we send from. Powers of two,
-  // from 64 KiB to 1 GiB.
+  // Locked memory of this end: memory that the peer writes into, and memory that this end sends
+  // from. Powers of two, from 64 KiB to 1 GiB.
   uint32_t ring_bytes = 2u << 20;
   uint32_t staging_bytes = 1u << 20;
 };
@@ -82,7 +82,7 @@ struct RdmaGid {
   std::string text() const;
 };
 
-// What doctor shows of a port.
+// Data of a port for `fargpu doctor`.
 struct RdmaPort {
   std::string device;  // "mlx5_0"
   unsigned port = 0;   // 1

@@ -3,7 +3,7 @@
 // keys given to one peer are useless to another.
 //
 // Shared by the transport and every registration; the last one to go frees it. After abandon() (in
-// a forked child) nothing here calls the adapter again, and what the parent owns is left alone.
+// a forked child) nothing here calls the adapter again or touches the parent's resources.
 #pragma once
 
 #include <atomic>
@@ -72,8 +72,8 @@ class RdmaRegion {
   const std::span<std::byte> memory_;
 };
 
-// Pages of our own, registered: what the peer writes into, or what we send from. A ring: positions
-// only grow, and the size is a power of two. A forked child does not inherit them.
+// Pages of our own, registered: memory that the peer writes into, or that this end sends from. A
+// ring: positions only grow, and the size is a power of two. A forked child does not inherit them.
 class RdmaBuffer {
  public:
   static Result<std::unique_ptr<RdmaBuffer>> create(std::shared_ptr<RdmaDomain> domain,
@@ -92,7 +92,7 @@ class RdmaBuffer {
   const std::span<std::byte> memory_;
 };
 
-// kUnsupported for a device whose protocol lacks what the transport needs.
+// kUnsupported for a device whose protocol lacks a required feature.
 Status check_device(const ibv_context* context);
 // A Status for a verbs call that failed with this errno; ENOMEM names the limit of locked memory.
 Status verbs_error(const std::string& what, int error_number);

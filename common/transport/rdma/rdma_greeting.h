@@ -1,5 +1,5 @@
-// What two rdma ends tell each other while they connect: rdma_cm's private data, in the byte order
-// of the machine (both are x86-64).
+// The messages of two rdma ends while they connect: rdma_cm's private data, in the byte order of
+// the machine (both are x86-64).
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // libibverbs and librdmacm, loaded when the first session asks for rdma.
 //
 // Our programs must start on machines without rdma-core, above all the client library inside an
-// application, so nothing links against it. What verbs.h has as inline functions (posting, polling,
-// arming) needs no symbol. Constant once loaded; any thread.
+// application, so nothing links against it. Inline functions of verbs.h (posting, polling, arming)
+// need no symbol. Constant once loaded; any thread.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,4 +1,4 @@
-// The queue pair of one connection, with what both directions need of it: posting, completions,
+// The queue pair of one connection, and the parts that both directions share: posting, completions,
 // waiting, loss.
 //
 // A message is one RDMA write with immediate: it writes bytes of the stream into the peer's ring,
@@ -85,7 +85,8 @@ class RdmaLink {
   uint64_t consumed_bytes() const { return consumed_bytes_.load(std::memory_order_relaxed); }
   // `bytes` more have been copied out of the ring.
   void consume(uint64_t bytes);
-  // Posts receives anew and tells the peer, when enough has been taken. Cheap otherwise.
+  // Posts receives again and sends the credits, when enough messages have been taken. Cheap
+  // otherwise.
   void give_credit();
 
   // --- completions (rdma_link.cc) ---
@@ -105,10 +106,10 @@ class RdmaLink {
   // Wakes the receiver's wait so that its ready() is called.
   void nudge_receiver() { event(Role::kReceiver).signal(); }
   void drain_nudges() { event(Role::kReceiver).drain(); }
-  // For the receiver: makes its descriptor report what arrives from now on. False when something is
-  // there already.
+  // For the receiver: makes its descriptor report later arrivals. False when something is there
+  // already.
   bool arm_descriptor();
-  // For the receiver, after arm_descriptor(): consumes what the descriptor reported.
+  // For the receiver, after arm_descriptor(): consumes the descriptor's report.
   void look_at_descriptor();
   int poll_descriptor() const { return poller_.get(); }
 
@@ -188,7 +189,7 @@ class RdmaLink {
   uint64_t consumed_messages_ = 0, consumed_end_ = 0, renewed_messages_ = 0;  // the receiver's
 
   std::array<std::atomic<bool>, 2> asleep_{};
-  std::atomic<bool> watched_{false};  // somebody polls the descriptor
+  std::atomic<bool> watched_{false};  // a thread polls the descriptor
   std::mutex connection_mutex_;       // rdma_cm events, probes
   Clock::time_point next_look_{};     // guarded by connection_mutex_, like these
   Clock::time_point port_down_since_{};
@@ -212,7 +213,7 @@ Status RdmaLink::wait(Role role, Deadline deadline, Ready ready, bool for_comple
     if (now >= deadline) return peer_is_busy();
     if (!spin) spin.emplace(options_.spin, deadline);
     if (spin->go_on(now)) continue;
-    // What completes from here on makes the channel readable; what completed before is seen now.
+    // Later completions make the channel readable; earlier ones are seen now.
     asleep(role).store(true);
     arm(for_completions || role == Role::kSender);
     poll(role, true);

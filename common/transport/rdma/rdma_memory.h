@@ -55,10 +55,10 @@ class RdmaMemory final : public RemoteMemory {
     const RemoteKey& theirs;
     uint64_t offset;
   };
-  // The key of our side; an error when the ranges are not inside what they must be inside of.
+  // The key of our side; an error when a range is outside of its registration.
   static Result<uint32_t> check(const Transfer& transfer);
-  // Posts the first part of what is left, at most max_message() and `limit`, and takes it off; 0:
-  // the send queue has no room.
+  // Posts the first part of the rest, at most max_message() and `limit`, and removes it; 0: the
+  // send queue has no room.
   Result<Ticket> post_part(Transfer& transfer, uint32_t local_key, uint64_t limit, bool signal);
   Result<Ticket> start(Transfer transfer);
   Status complete(Transfer transfer, Deadline deadline);

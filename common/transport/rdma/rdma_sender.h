@@ -58,7 +58,7 @@ class RdmaSender {
   size_t message_room(size_t wanted) const;
   // One message behind the others. The number of its request; 0: no room in the send queue.
   Result<uint64_t> post_message(std::span<ibv_sge> pieces, size_t bytes, bool signal);
-  // Posts what is pending as far as credits go, without waiting. True when nothing is left.
+  // Posts pending messages as far as credits allow, without waiting. True when nothing is left.
   Result<bool> post_pending();
   template <typename Ready>
   Status wait(Deadline deadline, Ready ready);
@@ -89,7 +89,7 @@ class RdmaSender {
   std::array<InFlight, kRdmaSendDepth> in_flight_;
   uint64_t first_in_flight_ = 0, last_in_flight_ = 0;
   size_t unsignalled_bytes_ = 0;
-  ibv_send_wr message_{};  // what all messages have in common is set once
+  ibv_send_wr message_{};  // fields common to all messages are set once
 };
 
 }  // namespace fargpu::transport

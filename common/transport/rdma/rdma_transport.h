@@ -1,5 +1,5 @@
-// The Transport over a connected RdmaLink: what rdma_connect() and RdmaAcceptor::accept() hand out.
-// Inside the rdma transport only.
+// The Transport over a connected RdmaLink: the transport that rdma_connect() and
+// RdmaAcceptor::accept() return. Inside the rdma transport only.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace fargpu::transport {
 
-// `ring` is what the peer writes into. The link is connected.
+// `ring` is the memory that the peer writes into. The link is connected.
 std::unique_ptr<Transport> make_rdma_transport(std::shared_ptr<RdmaDomain> domain,
                                                std::unique_ptr<RdmaLink> link,
                                                std::unique_ptr<RdmaBuffer> ring,

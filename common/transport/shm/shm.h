@@ -12,8 +12,8 @@
 // out before it looks at them, so a peer that writes into the shared memory at the wrong time
 // changes nothing but its own bytes (docs/adr/0010-shared-memory-transport.md). While both ends are
 // awake, no frame costs a system call. A receiver looks for `spin` without sleeping, then sleeps in
-// poll; flush() rings the peer when it sleeps. Somebody who sleeps on poll_descriptor() outside
-// receive() has to call arm() first. descriptor_passing() is there. Thread rules as in transport.h.
+// poll; flush() rings the peer when it sleeps. A thread that sleeps on poll_descriptor() outside
+// receive() must call arm() first. descriptor_passing() is there. Thread rules as in transport.h.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@ class ShmReceiver {
  public:
   ShmReceiver(RingMemory memory, ShmSocket& socket, const wire::FrameLimits& limits);
 
-  // Delivers what is there; how many frames. kProtocol, or the handler's error.
+  // Delivers all frames that have arrived; how many frames. kProtocol, or the handler's error.
   Result<size_t> deliver(FrameHandler& handler);
   bool in_frame() const { return header_bytes_ > 0; }
   RingConsumer& ring() { return ring_; }

@@ -62,15 +62,15 @@ class RingProducer {
   size_t free() const { return ring_.capacity - static_cast<size_t>(written_ - seen_head_); }
   // Looks how far the consumer is. False: head cannot be true, the peer is broken.
   bool refresh();
-  // Copies what fits of `bytes`; how much that was. Not visible before publish().
+  // Copies as much of `bytes` as fits; how much that was. Not visible before publish().
   size_t write(std::span<const std::byte> bytes);
   // Both, one behind the other; they must fit (free()). Not visible before publish().
   void write(const wire::FrameHeader& header, std::span<const std::byte> body);
   void publish() { ring_.control->tail.store(written_, std::memory_order_release); }
   uint64_t written() const { return written_; }
-  // After publish(). True: the consumer sleeps, and this caller is the one to ring.
+  // After publish(). True: the consumer sleeps, and this caller must ring.
   bool must_ring();
-  // After publish(). False: the consumer will see what was published without being rung.
+  // After publish(). False: the consumer will see the published bytes without a bell.
   bool consumer_sleeps() const;
   // Before sleeping until `room` bytes are free (at most the capacity). The caller looks again
   // (refresh) before it sleeps.
@@ -103,8 +103,8 @@ class RingConsumer {
   // Copies `room.size()` bytes, at most available(), out of the ring.
   void read(std::span<std::byte> room);
   size_t unpublished() const { return static_cast<size_t>(taken_ - published_); }
-  // Gives the space of what was read back. True: the producer waits for it, and this caller is the
-  // one to ring.
+  // Gives back the space of the bytes that were read. True: the producer waits for it, and this
+  // caller must ring.
   bool publish();
   // Before sleeping. False: there is something to read, do not sleep.
   bool announce_sleep();

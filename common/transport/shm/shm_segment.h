@@ -29,8 +29,8 @@ class ShmSegment {
  public:
   // kSystem or kInvalidArgument (sizes).
   static Result<ShmSegment> create(const ShmSizes& sizes);
-  // Maps what a peer made, after checking that it is sealed memory of exactly that size. kProtocol
-  // when it is not.
+  // Maps a peer's descriptor, after checking that it is sealed memory of exactly that size.
+  // kProtocol when it is not.
   static Result<ShmSegment> adopt(Fd memory, const ShmSizes& sizes);
 
   ShmSegment(ShmSegment&& other) noexcept;

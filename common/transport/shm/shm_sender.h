@@ -27,7 +27,7 @@ class ShmSender {
     if (ring_.must_ring()) socket_.ring_consumer();
     unrung_bytes_ = 0;
   }
-  // What is published will be seen without a bell.
+  // The peer will see published frames without a bell.
   bool peer_is_awake() const { return !ring_.consumer_sleeps(); }
   // As in DescriptorPassing.
   Status send_descriptor(uint64_t number, int descriptor);
@@ -40,7 +40,7 @@ class ShmSender {
     bytes.add(count);
     unrung_bytes_ += count;
   }
-  // All of it, waiting for room as often as needed.
+  // Sends all bytes, waiting for space as often as needed.
   Status write(Bytes data, Deadline deadline);
 
   RingProducer ring_;
@@ -50,7 +50,7 @@ class ShmSender {
   const size_t max_slot_bytes_;
   std::unique_ptr<uint64_t[]> slot_;
   size_t slot_bytes_ = 0;    // of the reserved slot; 0: none
-  size_t unrung_bytes_ = 0;  // published since the peer was last told
+  size_t unrung_bytes_ = 0;  // published since the last bell
   uint64_t descriptors_sent_ = 0;
 };
 

@@ -14,7 +14,7 @@ namespace fargpu::transport {
 
 struct ShmSetupMessage {
   static constexpr uint32_t kMagic = 0x4d534746;  // "FGSM" in memory order
-  // of the layout of the memory and of what travels beside it
+  // of the layout of the memory and of the messages on the sockets
   static constexpr uint16_t kVersion = 1;
   enum Kind : uint16_t { kOffer = 1, kAccept = 2, kRefusal = 3 };
 

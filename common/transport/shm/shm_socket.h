@@ -1,4 +1,4 @@
-// The sockets beside the rings of a shared-memory session, and what travels on them.
+// The sockets of a shared-memory session, and their messages.
 //
 // The session's unix socket carries, in both directions, one-byte bells ("look at the ring") and
 // descriptors (a byte, a number of eight bytes, SCM_RIGHTS). When the peer dies, this socket ends.
@@ -33,11 +33,11 @@ class ShmSocket {
   // False: the socket is closed.
   bool drain_room_bells();
 
-  // Takes in what has come. kProtocol when it makes no sense; a closed connection is no error here,
-  // see ended().
+  // Reads the messages that have arrived. kProtocol when it makes no sense; a closed connection is
+  // no error here, see ended().
   Status drain();
   bool ended() const { return ended_; }
-  // Out of what drain() has taken in; kNotFound.
+  // From the messages that drain() has read; kNotFound.
   Result<Fd> take(uint64_t number);
 
   // Ends the connection; the descriptors stay open. Any thread.

@@ -11,7 +11,7 @@ namespace fargpu::transport {
 
 enum class ShmEnd { kServer, kClient };
 
-// What an end needs from the system, got before it agrees to the transport.
+// An end's system resources, acquired before it agrees to the transport.
 struct ShmParts {
   EventFd waker;
   Fd poller;  // epoll over the session's socket and the waker

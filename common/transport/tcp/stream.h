@@ -16,7 +16,7 @@
 namespace fargpu::transport {
 
 struct StreamOptions {
-  wire::FrameLimits receive_limits{};  // what we accept
+  wire::FrameLimits receive_limits{};  // limits of received frames
   // what the peer accepts: bounds reserve(); at most 16 MiB count
   uint32_t max_send_body_bytes = 1u << 20;
   // A peer that takes no byte for this long is lost. Long, because a server may be busy compiling a

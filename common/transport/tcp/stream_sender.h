@@ -1,8 +1,8 @@
 // The sending half of a stream transport: frames gathered in one buffer, bulk sent from the
 // caller's memory, large bulk over all connections at once (bulk_shares.h).
 //
-// One thread at a time, but for send_aside(), which any thread may call beside it. The descriptors
-// belong to the StreamTransport; bytes and system calls are counted in its counters.
+// One thread at a time, except send_aside(), which any thread may call at the same time. The
+// descriptors belong to the StreamTransport; bytes and system calls are counted in its counters.
 #pragma once
 
 #include <sys/uio.h>
@@ -59,10 +59,10 @@ class StreamSender {
   // With socket_mutex_ held. What is aside and, unless it is null, `pending`, as far as the first
   // connection takes it now. False: some is left.
   Result<bool> write_small(Pending* pending);
-  // Sends everything that is aside or pending, then `bulk` of that many bytes.
+  // Sends all deferred and pending frames, then `bulk` of that many bytes.
   Status write_out(std::span<const Bytes> bulk, uint64_t bulk_bytes, Deadline deadline);
   // With socket_mutex_ held, as the next one. One system call for the rest of connection `index`:
-  // its share, and on the first connection `pending` before it, null: only what is aside. False:
+  // its share, and on the first connection `pending` before it, null: only deferred frames. False:
   // the connection takes nothing now.
   Result<bool> write_some(size_t index, Pending* pending, ShareCursor& share);
   // Waits until one of these connections takes bytes. Returns the bits of those that do.
