@@ -2,10 +2,10 @@
 // asks; the bytes come on its thread or, over a bulk connection, on the thread that reads that
 // (BulkReceiver).
 //
-// What the client says is checked: bytes of a copy come in order, each once, and only those that
-// were asked for. A staging block stays until all of its bytes have come, or its copy is over and
-// none is being received into it: so nothing is ever received into memory that somebody else uses,
-// and a client that sends nothing keeps no memory.
+// The client's frames are checked: bytes of a copy arrive in order, once, and only if they were
+// requested. A staging block stays until all of its bytes have come, or its copy is over and none
+// is being received into it: so bytes are never received into memory that has another use, and a
+// client that sends nothing keeps no memory.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,8 @@ class BulkDeliveries {
   // Of so many bytes on, or behind others that are not sent yet.
   static constexpr uint64_t kFromBytes = 1u << 20;
 
-  // The connection outlives this; nobody else sends there. The first delivery starts the thread.
+  // The connection outlives this; no other thread sends there. The first delivery starts the
+  // thread.
   explicit BulkDeliveries(transport::Transport& connection) : connection_(connection) {}
   ~BulkDeliveries();  // the connection has been closed
   BulkDeliveries(const BulkDeliveries&) = delete;

@@ -70,11 +70,11 @@ struct CopyChain {
   GateWord* word = nullptr;
   std::deque<CopyElement> elements;
   uint64_t first = 0;       // index of the oldest element
-  uint64_t ready = 0;       // index: what is before it is done on the GPU
-  uint64_t next_send = 0;   // index: what is before it has been sent
+  uint64_t ready = 0;       // index: the copies before it are done on the GPU
+  uint64_t next_send = 0;   // index: the copies before it have been sent
   uint64_t next_gate = 0;   // index: gates before it are open
   uint64_t next_ask = 0;    // index: fetches before it have been asked for
-  std::deque<Used> blocks;  // in use, the one that is free first in front
+  std::deque<Used> blocks;  // in use, ordered by the time when they become free
 
   uint64_t end() const { return first + elements.size(); }
   CopyElement& at(uint64_t index) { return elements[index - first]; }
@@ -92,7 +92,7 @@ struct CopyChain {
   // Drops blocks that no element uses any more. Returns their bytes.
   uint64_t free_blocks();
   uint64_t block_bytes() const;
-  // Opens gates in order, as far as what they wait for has happened.
+  // Opens gates in order, up to the first whose condition is not met.
   void open_gates();
   void open_all_gates();
 };

@@ -1,6 +1,5 @@
-// The driver's copy of a shape between host memory and device memory or an array, whatever the host
-// memory is; and inside the device where an array takes part. Arrays are named by the driver's
-// handles.
+// The driver's copy of a shape between host memory of any kind and device memory or an array; and
+// inside the device where an array takes part. Arrays are named by the driver's handles.
 #pragma once
 
 #include <cuda.h>

@@ -1,9 +1,9 @@
 // A copy between the client's registered memory and device memory that the adapter makes by itself,
 // at its place in a stream.
 //
-// In the stream it is a host function: when everything before it is done, a thread of the driver
-// moves the bytes by one-sided transfers, and what is behind it in the stream waits. The executor
-// is not involved, because it may itself be waiting in the driver for room in the stream.
+// In the stream it is a host function: when all earlier work is done, a thread of the driver moves
+// the bytes by one-sided transfers, and later work in the stream waits. The executor is not
+// involved, because it may itself be waiting in the driver for room in the stream.
 #pragma once
 
 #include <cuda.h>

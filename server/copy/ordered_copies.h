@@ -11,9 +11,9 @@
 // copy.
 //
 // Staging memory is bounded. A copy without a free block waits, by a gate in its stream, for blocks
-// of earlier copies of the same stream. Nothing here waits for the GPU or the client. What the
-// client sends is checked: an id or a range that was not asked for ends its session. One thread
-// (the executor's).
+// of earlier copies of the same stream. Nothing here waits for the GPU or the client. The client's
+// frames are checked: an id or a range that was not asked for ends its session. One thread (the
+// executor's).
 #pragma once
 
 #include <cuda.h>
@@ -43,11 +43,11 @@ class StreamHolds;
 
 class OrderedCopies {
  public:
-  // What the copy engine and the network take turns with.
+  // The size of a piece: copy engine and network work on alternate pieces.
   static constexpr uint64_t kPieceBytes = 4u << 20;
   // Staging memory of all copies that may wait for blocks.
   static constexpr uint64_t kStagingBytes = 64u << 20;
-  // Of one call: bounds what a call can put into a stream.
+  // Of one call: limits the operations of one call in a stream.
   static constexpr uint64_t kMostBytes = 64u << 20;
   // Of a delivery that must not wait for staging memory.
   static constexpr uint64_t kMostUngatedBytes = 32u << 20;
@@ -86,7 +86,8 @@ class OrderedCopies {
   // Whether the client may still refer to a copy by this id.
   bool knows(uint64_t id) const { return named_.contains(id); }
 
-  // The client has the bytes of a delivery that holds its stream, or of those before a barrier.
+  // The client has the bytes of a delivery that blocks its stream, or of the deliveries before a
+  // barrier.
   Status delivered(uint64_t id);
   // The memory for bytes that were asked for; empty: they are no longer needed.
   Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
@@ -100,8 +101,8 @@ class OrderedCopies {
   // CopyNotices::deliver_beside().
   void deliver_beside(BulkDeliveries* beside) { notices_.deliver_beside(beside); }
 
-  // Whether gates may open from now on. Those that are due meanwhile open with the next poll that
-  // may open them.
+  // Whether gates may open from now on. Gates that are due meanwhile open at the next permitted
+  // poll.
   void may_open_gates(bool may) { may_open_ = may; }
   bool outstanding() const { return !chains_.empty() || !landed_.empty(); }
   // Polls once. Returns how many elements have progressed.
@@ -127,7 +128,7 @@ class OrderedCopies {
   CUresult add_gate(CopyChain& chain, CopyElement* element, CUstream stream);
   CUresult record(uint16_t context, CUstream stream, CUevent* event);
   void release(uint16_t context, CUevent event);
-  // Ends the copy and tells the client.
+  // Ends the copy and notifies the client.
   void drop(OrderedCopy& copy, CUresult result);
 
   bool look();
@@ -137,7 +138,7 @@ class OrderedCopies {
   bool send_oldest();
   void ask(CopyChain& chain);
   void remove_empty_chains();
-  // Also tells the client of copies that have landed.
+  // Also notifies the client of copies that have landed.
   void open_gates();
 
   const Core core_;
@@ -154,7 +155,7 @@ class OrderedCopies {
   uint64_t next_number_ = 0;
   size_t to_send_ = 0;  // elements
   bool may_open_ = true;
-  std::vector<std::shared_ptr<OrderedCopy>> landed_;  // whole; the client is to be told
+  std::vector<std::shared_ptr<OrderedCopy>> landed_;  // complete; the client must be notified
   bool flushing_ = false;
 };
 

@@ -19,7 +19,7 @@ class RemoteStaging {
   explicit RemoteStaging(transport::RemoteMemory* remote) : remote_(remote) {}
   // Null where there is none.
   transport::RemoteMemory* remote() { return remote_; }
-  // Of the whole block. kUnsupported without remote memory; otherwise what the transport says.
+  // Of the whole block. kUnsupported without remote memory; otherwise the transport's error.
   Result<const transport::RegisteredMemory*> registration(const StagingBlock& block);
   void forget(std::byte* memory) { registered_.erase(memory); }
 

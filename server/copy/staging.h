@@ -85,7 +85,7 @@ class StagingRegistration {
       : pool_(std::exchange(other.pool_, nullptr)), memory_(other.memory_) {}
   StagingRegistration& operator=(StagingRegistration&&) = delete;
   ~StagingRegistration();
-  // Any thread, with the context current. May wait for what runs.
+  // Any thread, with the context current. May wait for running work.
   CUresult undo() const;
   uint16_t context() const { return memory_->registered_in; }
 
@@ -97,8 +97,8 @@ class StagingRegistration {
 class StagingPool {
  public:
   static constexpr size_t kSmallest = 4096;
-  // From here on a block is pinned whatever it is for: CUDA takes the bytes of pageable copies at
-  // once up to 64 KiB only.
+  // From this size on every block is pinned: CUDA takes the bytes of pageable copies at once up to
+  // 64 KiB only.
   static constexpr size_t kPinnedFrom = 64 << 10;
   // Free memory that is kept for reuse.
   static constexpr size_t kKeepBytes = 256u << 20;

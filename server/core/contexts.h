@@ -43,7 +43,7 @@ class Contexts {
   // No context is current.
   void leave();
   // A context that was just made, and is entered. INVALID_VALUE when the id is 0 or in use.
-  // `green`: what it was made from, which is part of its device's primary context.
+  // `green`: its resource, a part of its device's primary context.
   CUresult bind(uint16_t id, CUcontext context, CUdevice device, CUgreenCtx green = nullptr);
   // Forgets the id; does not call the driver.
   void remove(uint16_t id);
@@ -55,7 +55,7 @@ class Contexts {
   std::vector<uint16_t> ids() const;
   size_t count() const { return entries_.size(); }
   // The per-thread default stream of the current context was named. A driver makes it, and takes
-  // device memory for it, when it hears of it for the first time.
+  // device memory for it, at its first use.
   void use_per_thread_stream();
   bool uses_per_thread_stream(uint16_t id) const;
   uint16_t current() const { return current_; }  // 0: that is not known

@@ -1,5 +1,5 @@
-// Core: what every part of a session's worker stands on. References, to be copied at will: the
-// session (server/session/session_parts.h) owns what they name.
+// Core: the base of every part of a session's worker. References, to be copied at will: the session
+// (server/session/session_parts.h) owns the objects.
 #pragma once
 
 #include "common/rpc/responder.h"

@@ -1,5 +1,5 @@
-// Output: what the client must have before it learns how far the GPU is: bytes of copies to the
-// host that are done, and what device code and the driver printed. One thread (the executor's).
+// Output: output that the client must receive before it learns the GPU's progress: bytes of
+// finished copies to the host, and output of device code and driver. One thread (the executor's).
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ class Output {
   // `copies` sends the bytes of copies that are done.
   void flush_first(std::function<void()> copies) { copies_ = std::move(copies); }
 
-  // Whether the driver has to be asked to write out what device code printed.
+  // Whether the driver must be made to write the output of device code.
   bool may_come() const { return code_.may_print(); }
   // Sends it: before the reply of a synchronising call.
   Status flush();
-  // Before an error is answered: what the driver wrote about it goes to the client first.
+  // Before an error is answered: the driver's output about it is sent to the client first.
   void before_error();
   // A notice with bytes of a copy is being sent.
   void count_notice() { ++notices_; }
@@ -33,7 +33,7 @@ class Output {
   uint32_t notices() const { return notices_; }
 
  private:
-  // What is captured, in notices of this opcode.
+  // Sends captured output in notices of this opcode.
   Status send(OutputCapture& capture, uint16_t opcode);
 
   rpc::Responder& responder_;

@@ -1,4 +1,4 @@
-// What the driver writes to this process's stdout (device printf) and stderr (a failed device-side
+// The driver's output on this process's stdout (device printf) and stderr (a failed device-side
 // assert): each is a file in memory here, so that writing never blocks (a pipe would, inside the
 // driver, on the only thread that could empty it).
 //
@@ -41,7 +41,8 @@ struct CapturedOutput {
 };
 
 // Captures stdout and stderr. Our own log, and that of a simulated driver, goes on to where stderr
-// led; so does the end of what is captured when the process aborts, since a library says why there.
+// led; so does the end of the captured output when the process aborts, since a library writes its
+// reason there.
 Result<CapturedOutput> capture_output();
 
 }  // namespace fargpu::server

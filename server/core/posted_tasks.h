@@ -1,5 +1,5 @@
-// PostedTasks: what other threads want done on the executor's thread. post() from any thread, the
-// rest on the executor's.
+// PostedTasks: tasks of other threads for the executor's thread. post() from any thread, the rest
+// on the executor's.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class PostedTasks {
   using Task = InlineFunction<void(), 120>;
   // Runs `task` soon.
   void post(Task task);
-  // As far as that can be told without the lock.
+  // An estimate, without the lock.
   bool any() const { return any_.load(std::memory_order_relaxed); }
   // How many were run.
   size_t run();

@@ -1,10 +1,10 @@
 // PrintingCode: whether device code of a session may print (printf in kernels).
 //
-// A driver writes out what kernels printed when somebody synchronises with them, and that costs as
-// much as half of what the wait takes beside it. Where no code prints it can be left out. Code that
-// prints names the function vprintf, so images are looked through for it, by a thread of this
-// object, one after the other. An image counts as one that prints until it has been looked through,
-// and for good where it cannot be. Behind the first one that prints no other is looked through.
+// A driver writes the output of kernels when their context is synchronised, which adds up to half
+// of the wait's own time. Where no code prints it can be left out. Code that prints names the
+// function vprintf, so images are looked through for it, by a thread of this object, one after the
+// other. An image counts as one that prints until it has been looked through, and for good where it
+// cannot be. Behind the first one that prints no other is looked through.
 //
 // loads() and may_print() on one thread (the executor's).
 #pragma once
@@ -21,7 +21,7 @@
 namespace fargpu::server {
 
 // Whether the image (a cubin, PTX text, or a container of both) names vprintf, or may do so. True
-// for what cannot be read. `stop` is looked at between the entries of a container.
+// for unreadable images. `stop` is looked at between the entries of a container.
 bool may_print(std::span<const std::byte> image, const std::atomic<bool>& stop);
 
 class PrintingCode {

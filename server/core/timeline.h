@@ -1,5 +1,5 @@
-// Timeline: what the executor does, noted once the client has asked for it (fgTimelineStart), until
-// the session ends. Until then it costs a branch per frame and per reply.
+// Timeline: records of the executor's work, from the client's request (fgTimelineStart) until the
+// session ends. Until then it costs a branch per frame and per reply.
 //
 // A ring of a fixed number of records: when it is full, later ones are counted and left out.
 // On the executor's thread.

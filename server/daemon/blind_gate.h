@@ -1,5 +1,5 @@
-// BlindGate: for tests. Opens and closes the gates of all sessions by the clock alone, whatever the
-// sessions do. On the daemon's event loop.
+// BlindGate: for tests. Opens and closes the gates of all sessions by the clock, independently of
+// the sessions' work. On the daemon's event loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -1,7 +1,7 @@
 // Configuration of fargpud: defaults, then the file, then the flags of the command line (main.cc).
 //
-// Plain values. An error names file, line and key and says what would be valid; the file is then
-// not applied at all.
+// Plain values. An error names file, line and key, and the valid values; the file is then not
+// applied at all.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct DaemonConfig {
   std::string sim_compute_capability;  // "9.0", "8.0,9.0"; empty: the simulator's default
   // where the simulator's device memory lies (sim_slot.h); empty: a slot of its own
   std::optional<uint32_t> sim_slot;
-  std::string sim_shared;  // path of what its processes have taken (sim_slot.h); empty: none
+  std::string sim_shared;  // file with the memory that its processes use (sim_slot.h); empty: none
   std::string token_file;  // empty: no token is asked for
   // PEM files, both or none. With them, TCP connections must be encrypted.
   std::string tls_cert, tls_key;

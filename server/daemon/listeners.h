@@ -27,7 +27,7 @@ class Listeners {
   // resolve: the text says which.
   Status add(const std::string& where);
   // Writes the bound TCP ports to a file, one per line, in the order of add(). It appears whole:
-  // whoever waits for it may read it at once. kInvalidArgument: it cannot be written.
+  // a process that waits for the file may read it at once. kInvalidArgument: it cannot be written.
   Status write_ports(const std::string& path) const;
   void stop();
 

@@ -1,7 +1,8 @@
-// The daemon's private folder (mode 0700), for what its workers share. Removed with the object.
+// The daemon's private folder (mode 0700), for files that its workers share. Removed with the
+// object.
 //
 // The daemon holds a lock in it until its process ends. A folder whose lock is free was left by a
-// daemon that was killed; the next daemon that starts beside it removes it.
+// daemon that was killed; the next daemon that starts with the same runtime-dir removes it.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ class RuntimeFolder {
  public:
   // A new folder in `parent`, or, when that is empty, in RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or
   // /tmp. Removes abandoned ones there. kInvalidArgument: no image can be kept there, because the
-  // file system does not keep what seals a file.
+  // file system does not store mode or time of a sealed file.
   static Result<RuntimeFolder> create(const std::string& parent);
   RuntimeFolder(RuntimeFolder&& other) noexcept
       : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}

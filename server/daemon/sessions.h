@@ -65,7 +65,7 @@ std::vector<std::pair<std::string, std::string>> driver_environment(const Daemon
 
 class Sessions {
  public:
-  // What sessions are started with. Outlives them.
+  // The environment with which sessions are started. Outlives them.
   struct Host {
     const DaemonConfig& config;
     const std::string& worker_program;
@@ -87,7 +87,7 @@ class Sessions {
   Status pass(const JoinRequest& join, int connection);
 
   // Commands to a session's worker; it answers with a report. stop() closes the session's gate:
-  // calls of the client that submit wait in the worker. The answer comes when what was submitted
+  // calls of the client that submit wait in the worker. The answer comes when the work submitted
   // before has ended (WorkerReport::idle), or after `limit`. resume() opens the gate. `on_answer`
   // as in WorkerLink::ask(); kNotFound: there is no such session.
   using OnAnswer = WorkerLink::OnAnswer;
@@ -114,14 +114,14 @@ class Sessions {
   // Sets worker, ahead, link and joiner.
   Status start_worker(SessionRecord& record, const NewSession& session);
   SessionRecord* find(uint64_t session);
-  // The worker of `session` asks for a socket to the one of `other`: makes it if both are of one
+  // The worker of `session` requests a socket to the worker of `other`: makes it if both are of one
   // job. The asking worker's end; invalid: there is none.
   Fd connect_peers(uint64_t session, uint64_t other);
   static bool holds_memory(const SessionRecord& session);
   // Asks the worker whether its client is there, for that wait. `again`: it is asked once more if
   // it may see the end of its client late.
   void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);
-  // Tells each session how many others there are on its GPUs.
+  // Writes the number of other sessions on its GPUs to each session.
   void count_neighbours() const;
   // Of finish_all().
   void let_end(uint64_t session);
@@ -134,7 +134,7 @@ class Sessions {
   IdSequence& ids_;
   const OnEnd on_end_;
   const std::string host_id_;
-  const uint64_t processes_;  // SlotOwner::host of processes whose numbers are those here
+  const uint64_t processes_;  // SlotOwner::host of processes in this pid namespace
   std::map<uint64_t, SessionRecord> sessions_;
   EndedClients ended_;
 };

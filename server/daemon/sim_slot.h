@@ -18,7 +18,7 @@ struct SimSlot {
 };
 SimSlot claim_sim_slot();
 
-// The file in which the daemon's workers say what they have taken of the simulated GPUs
+// The file in which the daemon's workers record their memory of the simulated GPUs
 // (FARGPU_SIM_SHARED). It lasts as long as the descriptor.
 struct SimUsage {
   std::string path;  // empty: there is none

@@ -1,9 +1,9 @@
 // WorkerLink: the daemon's end of the socket to one worker (schema/worker.capnp). Sends commands
 // and hands over their answers; keeps the worker's last words. On the daemon's event loop, which it
-// never blocks: what the socket does not take at once is refused.
+// never blocks: a message that the socket does not take at once is refused.
 //
-// Nothing that comes from a worker is believed: malformed, too long, too much unasked, and the link
-// is broken. It keeps itself alive until close().
+// A worker's messages are untrusted: malformed, too long, too much unasked, and the link is broken.
+// It keeps itself alive until close().
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -31,7 +31,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // The worker asks for a socket to the worker of that session. Returns the socket that it gets;
   // invalid: it gets none.
   using OnConnectPeer = std::function<Fd(uint64_t session)>;
-  // The worker asks to be told when others have ended (awaitEnded); `done` answers it.
+  // The worker asks for a message when others have ended (awaitEnded); `done` answers it.
   using OnAwaitEnded = std::function<void(std::function<void()> done)>;
   // Limit of commands that wait for their answer.
   static constexpr size_t kMostUnanswered = 32;
@@ -55,12 +55,13 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
              std::function<void()> on_settled = nullptr, OnAwaitEnded on_await_ended = nullptr);
   // Sends kReport, kStop, kResume, kDrain or kClient. `on_answer` is called once, from the loop:
   // with the report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older
-  // worker), kLost (the worker has ended), or kNoCapacity (it does not take what was sent before).
+  // worker), kLost (the worker has ended), or kNoCapacity (it has not read earlier messages).
   void ask(WorkerMessage command, std::chrono::milliseconds limit, OnAnswer on_answer);
   // Gives the worker a socket to the worker of that session, which has asked for it. False: it
   // does not take it.
   bool send_peer(uint64_t session, const Fd& socket);
-  // The worker's process has ended: reads what it has sent, and answers open commands with kLost.
+  // The worker's process has ended: reads the messages that it has sent, and answers open commands
+  // with kLost.
   void close();
   // The worker has said its last words, or its socket is closed: its process is about to end.
   bool ending() const { return ending_; }
@@ -74,7 +75,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
     boost::asio::steady_timer timer;
   };
   void wait();
-  // Takes at most so many messages. Not ok: it is broken, or nothing comes any more (kLost).
+  // Takes at most so many messages. Not ok: it is broken, or at its end (kLost).
   Status take(size_t most);
   Status take_one(const ReceivedMessage& message);
   Status take_prepared(const ReceivedMessage& message);

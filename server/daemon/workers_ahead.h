@@ -5,9 +5,9 @@
 // one session and ends with it. A session with another grant gets a fresh worker, and so does one
 // for which there is none left: that is never waited for.
 //
-// Workers are started one after the other, and not while a session is starting. After one has died
-// the next for its grant comes later each time. One that is not ready in time is killed. One whose
-// program or driver was replaced on disk is not used any more.
+// Workers are started one after the other, and not while a session is starting. After each death
+// the delay of the next worker for its grant grows. One that is not ready in time is killed. One
+// whose program or driver was replaced on disk is not used any more.
 #pragma once
 
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ class FileIdentity {
   struct stat about_ {};
 };
 
-// A grant of each unit alone: what a job that asks for one GPU gets.
+// A grant of each unit alone: the grant of a job with one GPU.
 std::vector<Grant::Environment> likely_grants(const Placement& placement);
 
 class WorkersAhead {
@@ -48,7 +48,7 @@ class WorkersAhead {
   struct Rules {
     uint32_t count = 0;        // for each likely grant; 0: none
     std::string program;       // path of fargpu-worker
-    PrepareOptions prepare;    // what each gets
+    PrepareOptions prepare;    // the Prepare message of each
     Grant::Environment usual;  // environment besides the grant's
     // One whose driver is not open by then is killed.
     std::chrono::milliseconds limit = std::chrono::seconds(30);
@@ -64,7 +64,7 @@ class WorkersAhead {
 
   // Starts them. Before, and after stop(), there are none.
   void start();
-  // Ends those that wait.
+  // Ends the waiting workers.
   void stop();
   // Gives the session to a worker with this grant, with its descriptors (kSessionFds); the worker
   // and its end are the caller's then. None: a fresh one has to be started.
@@ -74,10 +74,10 @@ class WorkersAhead {
   // started.
   void session_starts(uint64_t session);
   void session_settled(uint64_t session);
-  // Replaces those whose files on disk have changed.
+  // Replaces workers whose files on disk have changed.
   void look_at_files();
 
-  // How many there are, also those that are still opening their driver.
+  // Their number, including workers that are still opening their driver.
   size_t size() const { return waiting_.size(); }
 
  private:
@@ -99,7 +99,8 @@ class WorkersAhead {
   // Starts the next one that is wanted, if it is time for that.
   void look();
   Entry opening();
-  // Of those with too few workers the one that may have one soonest, then with the fewest.
+  // Of the grants with too few workers, the one that may get a worker soonest, then the one with
+  // the fewest.
   std::optional<size_t> wanted_grant(Clock::time_point now) const;
   // Starts one, or has it tried later.
   void start_for(size_t grant);
@@ -109,7 +110,7 @@ class WorkersAhead {
   void broke(const WorkerLink* link, const Status& why);
   void ended(const WorkerLink* link, const ProcessEnd& how);
   Entry find(const WorkerLink* link);
-  // Ends those whose files have changed.
+  // Ends workers whose files have changed.
   void drop_outdated();
   // Ends one that is of no use: counts as a death.
   void fail(Entry entry, const std::string& why);

@@ -7,8 +7,8 @@
 // destroyed on a helper thread, when its last launch has ended and no stream is held
 // (stream_holds.h). Two kinds do not wait for that moment, which a program may never reach: graphs
 // that the worker edits (graph_base.h), since a driver makes no second executable graph of these
-// before, and what is more than kMostKept. They go once the functions that were outstanding have
-// returned.
+// before the end of the first, and graphs beyond kMostKept. They go once the functions that were
+// outstanding have returned.
 //
 // All on the executor's thread.
 #pragma once
@@ -48,10 +48,10 @@ class EndedGraphs {
   void add(uint16_t context, std::shared_ptr<ExecutableGraph> graph);
   // A host function has returned, or will not run.
   void look();
-  // `work` runs when the driver has none of `base` any more of those that were added. After
-  // kPatience a helper thread destroys them, whatever runs.
+  // `work` runs when the driver has no added executable graph of `base` any more. After kPatience a
+  // helper thread destroys them, although work may run.
   void when_gone(std::shared_ptr<GraphBase> base, std::function<void()> work);
-  // Those of the context go before the driver's context does.
+  // Graphs of the context are destroyed before the driver's context.
   void context_ended(ContextEnd& end);
   size_t count() const { return kept_.size(); }
 

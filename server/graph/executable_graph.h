@@ -1,6 +1,6 @@
 // ExecutableGraph: an executable graph of the driver's, and the graph that it was made from, by
-// whose nodes it is changed. It is what the id of a graphexec stands for (handle table), and is
-// kept with it (kept_objects.h). Everything but its end runs on the executor's thread.
+// whose nodes it is changed. The handle table maps the id of a graphexec to it; kept_objects.h
+// keeps it as long as the id. Everything but its end runs on the executor's thread.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@ namespace fargpu::server {
 
 class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
  public:
-  // What the driver said of an instantiation or an update.
+  // The driver's result of an instantiation or an update.
   struct Outcome {
     CUresult result = CUDA_SUCCESS;
     int found = 0;  // CUgraphInstantiateResult or CUgraphExecUpdateResult

@@ -1,6 +1,6 @@
-// GraphBase: the server's half of a graph that has one before it is instantiated, because the
-// driver has given out an address or a handle of it. It is what the id of a graph stands for
-// (handle table), and is kept with it (kept_objects.h). All on the executor's thread.
+// GraphBase: the server's half of a graph, for graphs that need one before they are instantiated
+// because the driver has given out an address or a handle of a node. The handle table maps the id
+// of a graph to it; kept_objects.h keeps it as long as the id. All on the executor's thread.
 #pragma once
 
 #include <cuda.h>
@@ -36,14 +36,14 @@ class GraphBase {
   void keep(std::shared_ptr<void> kept) { kept_.push_back(std::move(kept)); }
   const std::vector<CUdeviceptr>& addresses() const { return addresses_; }  // of allocations
 
-  // Makes the graph what is described; as GraphEditor::edit(). Host nodes are new ones each time:
-  // they belong to the executable graph that is made or updated next.
+  // Changes the graph to match the description; as GraphEditor::edit(). Host nodes are new ones
+  // each time: they belong to the executable graph that is made or updated next.
   CUresult edit(schema::graph::Nodes::Reader description, GraphPlaces* places);
   // Whether a node of the graph, which an executable graph was made with, is not there any more.
   bool is_gone(CUgraphNode node) const { return gone_.contains(node); }
 
-  // An executable graph of it lives on in the driver although the client has destroyed it. Until it
-  // has gone a driver makes no other one of a graph with memory.
+  // An executable graph of it still exists in the driver although the client has destroyed it.
+  // Until it has gone a driver makes no other one of a graph with memory.
   void note_ending(std::weak_ptr<const void> graph) { ending_.push_back(std::move(graph)); }
   bool has_ending() {
     std::erase_if(ending_, [](const auto& graph) { return graph.expired(); });
@@ -66,7 +66,7 @@ class GraphBase {
   std::vector<std::weak_ptr<const void>> ending_;
 };
 
-// What the handle table has for a graph: the part that keeps it shares it.
+// The entry of a graph in the handle table: the part that keeps it shares it.
 using BaseHolder = std::shared_ptr<GraphBase>;
 
 }  // namespace fargpu::server

@@ -18,7 +18,7 @@ namespace fargpu::server {
 
 class GraphBase;
 
-// What the nodes of a graph need of the session. References, which outlive the graphs.
+// The parts of the session that the nodes of a graph need. References, which outlive the graphs.
 struct GraphParts {
   const Core& core;
   const ParameterLayouts& parameter_layouts;
@@ -26,7 +26,7 @@ struct GraphParts {
   HostGate& host_gate;
 };
 
-// What is known of a graph by the places of its nodes (schema/api/internal.yml).
+// Data of a graph, by the places of its nodes (schema/api/internal.yml).
 struct GraphPlaces {
   std::vector<CUgraphNode> nodes;
   std::vector<std::shared_ptr<HostGate::Node>> host_nodes;  // in the order of their places
@@ -44,20 +44,20 @@ struct GraphPlaces {
 };
 
 // Whether the host nodes are to be made with words (server/stream/host_words.h): a driver's queue
-// may not take those of one launch, or takes more for them than a client counts.
+// may be too small for the nodes of one launch, or they take more places than a client counts.
 bool needs_words(schema::graph::Nodes::Reader description);
 
 // More nodes than these in one description are refused.
 inline constexpr size_t kMaxGraphNodes = 1u << 20;
 
-// Adds the described nodes to `graph`, which is empty. *places: all of them, or those that were
-// added before one was refused, which is the place behind them. Throws kj::Exception for a
-// description that no client makes.
+// Adds the described nodes to `graph`, which is empty. *places: all of them, or the nodes before
+// the refused one, whose place follows theirs. Throws kj::Exception for a description that no
+// client makes.
 CUresult build_graph(const GraphParts& parts, schema::graph::Nodes::Reader description,
                      CUgraph graph, GraphPlaces* places);
 
-// Gives what `exec` has of the node, of the graph that it was made from, other parameters. *child:
-// of a child, what is known of its new nodes.
+// Gives other parameters to the node of `exec` that was made from this node of the graph. *child:
+// for a child, data of its new nodes.
 CUresult set_node(const GraphParts& parts, CUgraphExec exec, CUgraphNode node,
                   schema::graph::Node::Reader description, GraphPlaces* child);
 

@@ -1,6 +1,7 @@
-// GraphEditor: makes a graph of the driver's what its description says, as often as that changes.
-// Nodes are known by the client's ids. What stays keeps its node, and so what the driver gave out:
-// addresses, handles of conditions and of nodes that kernels update. All on the executor's thread.
+// GraphEditor: changes a driver's graph to match its description, each time that the description
+// changes. Nodes are known by the client's ids. Unchanged nodes stay, and so do the driver's
+// values: addresses, handles of conditions and of nodes that kernels update. All on the executor's
+// thread.
 #pragma once
 
 #include <cuda.h>
@@ -32,7 +33,7 @@ struct MadeNode {
   std::shared_ptr<GraphBase> moved;               // the child's, which was moved into it
 };
 
-// A graph and what was made in it.
+// A graph and its nodes.
 struct MadeGraph {
   // Some nodes of the client are two of the driver's: a copy, and a host call before or behind it.
   // Which of the two it is cannot change: an edge may have to stay.
@@ -45,27 +46,27 @@ struct MadeGraph {
 
   CUgraph graph = nullptr;
   std::map<Key, MadeNode> nodes;
-  // Those that are not described any more, in graphs that cannot lose any: kernels and copies,
+  // Nodes that are not described any more, in graphs that cannot lose nodes: kernels and copies,
   // which executable graphs disable, and host nodes, which call nothing. Described again they serve
   // again.
   std::map<Key, MadeNode> left_over;
   std::vector<CUgraphNode> retired;  // never described; executable graphs disable them, too
 };
 
-// What a graph has before it is described: by its number, an allocation and a node that kernels
-// update.
+// The nodes of a graph before its first description: by its number, an allocation and a node that
+// kernels update.
 struct EarlyNodes {
   std::span<const CUgraphNode> allocations, updatable;
 };
 
 class GraphEditor {
  public:
-  // `gone`: gets the nodes that are destroyed, and loses those that are made.
+  // `gone`: receives the nodes to destroy, and loses the nodes that are made.
   GraphEditor(const GraphParts& parts, GraphPlaces& places, std::set<CUgraphNode>& gone)
       : parts_(parts), places_(places), gone_(gone) {}
 
-  // As build_graph(). After an error `made` says what there is, and the next description may be
-  // right. CUDA_ERROR_NOT_SUPPORTED: a node cannot change like this.
+  // As build_graph(). After an error `made` holds the present nodes, and the next description may
+  // succeed. CUDA_ERROR_NOT_SUPPORTED: a node cannot change like this.
   CUresult edit(schema::graph::Nodes::Reader description, MadeGraph& made, const EarlyNodes& early,
                 unsigned depth = 0);
 

@@ -1,4 +1,4 @@
-// Descriptions of graphs that are larger than what one frame may carry, while they arrive.
+// Descriptions of graphs that are larger than one frame, while they arrive.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class GraphPieces {
   // The next piece of the graph with this id. False: there would be more than kMaxBytes; nothing is
   // left of this graph.
   bool add(uint64_t id, std::span<const std::byte> piece);
-  // What came of the graph before its last piece; empty: nothing.
+  // The pieces of the graph before the last one; empty: nothing.
   std::vector<std::byte> take(uint64_t id);
 
  private:

@@ -16,7 +16,7 @@ namespace fargpu::server {
 CUresult enter_context(const GraphParts& parts, schema::graph::Node::Reader node,
                        CUcontext* context);
 
-// The node behind `count` others. What a launch has to know of it goes into `places`; the last of
+// The node behind `count` others. The data that a launch needs goes into `places`; the last of
 // these is its own. *made: also a kernel node of which the driver refuses an attribute.
 CUresult add_leaf(const GraphParts& parts, GraphPlaces& places, schema::graph::Node::Reader node,
                   CUgraph graph, const CUgraphNode* before, size_t count, CUcontext context,

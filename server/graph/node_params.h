@@ -1,6 +1,7 @@
 // Parameters of nodes as a driver takes them, out of the client's description of a node
-// (schema/graph_nodes.capnp), which is checked here: what no client makes throws kj::Exception.
-// What they point to lives as long as these do. All on the executor's thread.
+// (schema/graph_nodes.capnp), which is checked here: parameters that no client makes throw
+// kj::Exception. The pointed-to memory lives as long as these objects. All on the executor's
+// thread.
 #pragma once
 
 #include <cuda.h>

@@ -5,7 +5,7 @@
 
 namespace fargpu::server {
 
-// Whether the file is one of fargpu's client libraries. False also for what cannot be read.
+// Whether the file is one of fargpu's client libraries. False also for unreadable files.
 bool is_fargpu_client(const std::string& path);
 
 }  // namespace fargpu::server

@@ -29,7 +29,7 @@ struct ReceivedMessage {
   bool is_reply() const { return (header.flags & wire::kReply) != 0; }
 };
 
-// The daemon's end, and the one that a worker inherits. Both are close-on-exec.
+// The daemon's end, and the end that a worker inherits. Both are close-on-exec.
 Result<std::pair<Fd, Fd>> make_control_sockets();
 
 // kTimeout: no room until the deadline; nothing was sent. kLost: the other end is closed.
@@ -41,8 +41,8 @@ Status send_message(int socket, const MessageBytes& message, std::span<const int
                     transport::Deadline deadline);
 // kTimeout: none arrived; a deadline in the past polls once. kLost: the other end is closed.
 // kProtocol: malformed.
-// A descriptor that is attached goes into *descriptor, or all into *descriptors; what is not taken
-// is closed.
+// A descriptor that is attached goes into *descriptor, or all into *descriptors; untaken
+// descriptors are closed.
 Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline,
                                         Fd* descriptor = nullptr);
 Result<ReceivedMessage> receive_message(int socket, transport::Deadline deadline,

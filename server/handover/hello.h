@@ -41,7 +41,7 @@ struct JoinRequest {
   std::vector<std::byte> key;
 };
 
-// What a hello is checked against.
+// The values against which a hello is checked.
 struct HelloRules {
   uint16_t protocol_version = 0;
   std::string token;  // empty: none needed
@@ -56,8 +56,8 @@ Result<HelloRequest> parse_open_job(std::span<const std::byte> body);
 // kProtocol: not a join.
 Result<JoinRequest> parse_join(std::span<const std::byte> body);
 
-// kVersion or kRefused (token); the text says what to do. Enough for a status query. Nothing else
-// is checked before the token.
+// kVersion or kRefused (token); the text has a remedy. Enough for a status query. Nothing else is
+// checked before the token.
 Status check_identity(const HelloRequest& hello, const HelloRules& rules);
 // For a job as well: kVersion (the client does not say which opcodes it knows).
 Status check_opener(const HelloRequest& hello, const HelloRules& rules);

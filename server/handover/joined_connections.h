@@ -1,8 +1,8 @@
 // Passes further connections of a session from the daemon, which reads their Join, to the worker,
 // over a pair of sockets that the worker inherits.
 //
-// The first message is the session's key; then comes one message for each connection, its index
-// with the connection attached. Each end is used by one thread.
+// The first message is the session's key; then one message for each connection: its index, with the
+// connection attached. Each end is used by one thread.
 #pragma once
 
 #include <map>

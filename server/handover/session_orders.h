@@ -9,15 +9,15 @@
 
 namespace fargpu::server {
 
-// The gate of a session, which stands before every call that puts work into a stream. A closed gate
-// keeps such a call, and what the client sends behind it, until the gate is open.
+// The gate of a session, which can hold back every call that puts work into a stream. A closed gate
+// keeps such a call, and later frames of the client, until the gate is open.
 enum class Gate : uint32_t {
   kOpen = 0,
-  // Nothing more is submitted, and what was submitted ends: the client's answers for which streams
-  // wait are taken. For a stop, and what is built on it.
+  // No more work is submitted, and submitted work ends: answers that release a stream are executed.
+  // Used by stops.
   kClosed = 1,
-  // Those answers wait as well: a stream that they release would run what is queued behind. For the
-  // time outside a window.
+  // Answers wait as well: a stream that they release would run its pending work. For the time
+  // outside a window.
   kShut = 2,
 };
 
@@ -25,8 +25,8 @@ struct SessionOrders {
   // A Gate; a daemon of an older release knows the first two. Relaxed at both ends: no other data
   // depends on it.
   std::atomic<uint32_t> gate{0};
-  // Workers of other sessions on the session's GPUs, also those that are ending. 0 as well: the
-  // daemon is older and does not say. Relaxed likewise: the daemon counts a worker before its
+  // Number of workers of other sessions on the session's GPUs, including ending ones. 0 as well:
+  // the daemon is older and does not say. Relaxed likewise: the daemon counts a worker before its
   // client can do anything.
   std::atomic<uint32_t> neighbours{0};
 

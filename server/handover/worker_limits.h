@@ -7,7 +7,7 @@
 namespace fargpu::server {
 
 struct WorkerLimits {
-  uint32_t open_files = 4096;  // RLIMIT_NOFILE; never above what the daemon itself may have
+  uint32_t open_files = 4096;  // RLIMIT_NOFILE; never above the daemon's own limit
   // oom_score_adj, 0 to 1000: the higher, the sooner the kernel kills the worker when memory runs
   // out, rather than the daemon. Never below the daemon's own.
   uint32_t oom_score = 500;

@@ -17,8 +17,8 @@
 
 namespace fargpu::server {
 
-// The field `version` of Start, Prepare, Probe and Started: what this release sends, and the oldest
-// that it accepts.
+// The field `version` of Start, Prepare, Probe and Started: the version that this release sends,
+// and the oldest that it accepts.
 inline constexpr uint16_t kWorkerProtocol = 4, kOldestWorkerProtocol = 1;
 
 enum class WorkerMessage : uint16_t {

@@ -1,5 +1,5 @@
-// What the daemon gives a worker at its start: the message Start of schema/worker.capnp and
-// inherited descriptors. No secrets.
+// Data that a worker receives from the daemon at its start: the message Start of
+// schema/worker.capnp and inherited descriptors. No secrets.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@ inline constexpr int kStatisticsFd = 5;  // memfd with SessionStatistics
 inline constexpr int kJoinFd = 6;
 inline constexpr int kJobFd = 7;     // memfd with the job's memory (job_memory.h)
 inline constexpr int kOrdersFd = 8;  // memfd with SessionOrders
-// Of a worker that is started ahead, until it has a session: for people who list processes.
+// Of a worker that is started ahead, until it has a session: for lists of processes.
 inline constexpr const char* kAheadArgument = "--ahead";
-// Those of a session, as they are attached to the Start of a worker that was started ahead; kJoinFd
+// The descriptors of a session, attached to the Start of a worker that was started ahead; kJoinFd
 // only where there is one.
 inline constexpr std::array kSessionFds = {kSocketFd, kStatisticsFd, kJobFd, kOrdersFd, kJoinFd};
 
@@ -39,8 +39,8 @@ struct WorkerOptions {
   uint64_t memory_bytes = 0;             // per GPU, for the whole job; 0: no limit
   std::string image_folder;
   uint64_t image_cache_bytes = 0;
-  wire::FrameLimits limits;         // what this server accepts
-  wire::FrameLimits client_limits;  // what the client accepts
+  wire::FrameLimits limits;         // limits of frames from the client
+  wire::FrameLimits client_limits;  // limits of frames to the client
   uint32_t hello_sequence = 0;
   std::vector<PriorityRange> priorities;       // of streams, per GPU of the session
   std::string client;                          // for the log
@@ -58,7 +58,7 @@ struct WorkerOptions {
   uint64_t client_host = 0;        // SlotOwner::host of the client
 };
 
-// What a worker is given that is started ahead: the message Prepare.
+// Data for a worker that is started ahead: the message Prepare.
 struct PrepareOptions {
   std::string driver;  // resolved path
   WorkerLimits host_limits;

@@ -2,8 +2,8 @@
 // daemon share.
 //
 // An image is announced by its hash and total size and arrives in pieces. It is kept only when its
-// hash is right, so no session can store anything under another hash: what is written is what was
-// hashed, a copy of ours, for the piece may change while it is read. Files appear by rename, so
+// hash is right, so no session can store anything under another hash: the written bytes are the
+// hashed ones, a copy, since the piece may change while it is read. Files appear by rename, so
 // readers see a whole image or none. A file that is kept is sealed (common/host/sealed_file.h), so
 // that a load need not read it again. Uploads are independent of each other, also those of the same
 // image: the last one to finish replaces the others, which makes no difference. The folder's size
@@ -28,7 +28,8 @@ namespace fargpu::server {
 
 class ImageCache {
  public:
-  // More uploads in one session than this: the one that has had no piece for longest is given up.
+  // More uploads in one session than this: the upload without a piece for the longest time is
+  // dropped.
   static constexpr size_t kMaxUploads = 16;
   static constexpr size_t kMaxFailures = 64;  // that are remembered; the oldest go first
 
@@ -39,7 +40,7 @@ class ImageCache {
 
   // A piece of the image `hash`, in order; `upload` is any number that stays the same for all of
   // them. kProtocol: pieces that do not fit together, a total over the cap, or a wrong hash at the
-  // end. kSystem: the disk. A failure ends the upload; what comes of it later is not looked at.
+  // end. kSystem: the disk. A failure ends the upload; its later pieces are ignored.
   Status put(uint64_t upload, const Sha256Digest& hash, uint64_t total_bytes, uint64_t offset,
              std::span<const std::byte> piece);
   // A whole image.

@@ -26,10 +26,10 @@ namespace fargpu::server {
 class Image;
 struct DriverTable;
 
-// What a call on a link brings.
+// The result of a call on a link.
 struct LinkOutcome {
   CUresult result = CUDA_SUCCESS;  // the driver's
-  std::string info, errors;        // what the logs hold now
+  std::string info, errors;        // the present contents of the logs
   std::vector<std::byte> image;    // of complete()
 };
 

@@ -24,7 +24,7 @@ using KernelLayouts = std::unordered_map<std::string, ParameterLayout>;
 
 class ParameterLayouts {
  public:
-  // What the image of a module or library says, where the driver does not tell.
+  // Layouts from the image of a module or library, for drivers that do not report them.
   void learn_image(uint64_t image, KernelLayouts layouts) { images_[image] = std::move(layouts); }
   void module_ended(const ObjectEnd& end) { images_.erase(end.id); }
   void library_ended(const ObjectEnd& end) { images_.erase(end.id); }

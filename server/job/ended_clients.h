@@ -3,7 +3,8 @@
 // can be waited for.
 //
 // A wait is for certain sessions. Each goes from it when its client turns out to be there, or when
-// its worker's process has gone. On the daemon's event loop; starts no processes and asks nobody.
+// its worker's process has gone. On the daemon's event loop; starts no processes and sends no
+// messages.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -1,5 +1,6 @@
-// JobKeeper: the daemon's jobs with what a job needs beyond jobs.h: the connection that holds it,
-// its memory page, the timer of its grace time. On the daemon's event loop.
+// JobKeeper: the daemon's jobs, with the resources of a job that jobs.h does not know: the
+// connection that holds it, its memory page, the timer of its grace time. On the daemon's event
+// loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,8 +25,8 @@ class JobKeeper {
     Jobs::Rules jobs;
     uint64_t usual_memory = 0;  // JobRequest
   };
-  // `placement` and `ids` outlive it. `blind`: what management sessions of the job show is not
-  // true any more: it has ended, or got other GPUs.
+  // `placement` and `ids` outlive it. `blind`: the data that management sessions of the job show is
+  // outdated: it has ended, or got other GPUs.
   JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
             const Rules& rules, std::function<void(uint64_t job)> blind = nullptr);
 

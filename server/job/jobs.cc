@@ -103,7 +103,7 @@ Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const 
   return &made;
 }
 
-// A view becomes a job, where it was seen if nobody has to give way for that.
+// A view becomes a job, on the GPUs that its observers were shown if no other job has to give way.
 Status Jobs::place_view(Job& job) {
   PlacementRequest wish{static_cast<uint32_t>(job.grant.units.size()), job.grant.memory_bytes, {}};
   for (const size_t unit : job.grant.units) wish.devices.push_back(std::to_string(unit));

@@ -1,6 +1,6 @@
-// Jobs: who has which GPUs of this host, and for how long. A job is one program with all its
-// processes; it owns a grant (GPUs and memory), and its sessions use it. Pure logic: no clock, no
-// system call, no lock; one thread.
+// Jobs: the assignment of this host's GPUs to jobs. A job is one program with all its processes; it
+// owns a grant (GPUs and memory), and its sessions use it. Pure logic: no clock, no system call, no
+// lock; one thread.
 //
 //   opened   by `fargpu run`, whose connection holds it: it ends when that has ended and its last
 //            session too
@@ -45,7 +45,7 @@ struct Job {
 
   uint64_t id = 0;
   Kind kind = Kind::kLone;
-  bootstrap::SessionKey key{};  // of kLone: nobody has it
+  bootstrap::SessionKey key{};  // of kLone: unused
   std::string client, peer;
   std::vector<std::string> asked_devices;  // by name; empty: any
   bool placed = false;                     // else a view
@@ -67,7 +67,7 @@ class Jobs {
   };
   enum class Change {
     kPlaced,    // it has its grant
-    kMoved,     // and that is not what its observers were shown
+    kMoved,     // and its units differ from those that its observers were shown
     kReturned,  // it has given back its GPUs, and becomes a view
     kEnded,     // it is about to be forgotten; its GPUs are free already
   };
@@ -93,9 +93,9 @@ class Jobs {
                      Time now);
   void leave(const Seat& seat, Time now);
 
-  // A management session looks at a job, until look_away(): it takes no seat, and what it makes is
-  // a view, which ends with its last observer. The errors of enter() but for those of room.
-  // kNoCapacity: the host has its management sessions, or the job has as many as are left.
+  // A management session looks at a job, until look_away(): it takes no seat, and makes a view,
+  // which ends with its last observer. The errors of enter(), except lack of space. kNoCapacity:
+  // the host has its management sessions, or the job has as many as are left.
   Result<uint64_t> look_at(const std::optional<bootstrap::JobTicket>& ticket,
                            const JobRequest& request, Time now);
   void look_away(uint64_t job, Time now);

@@ -8,8 +8,8 @@ namespace fargpu::server {
 
 class ChildLauncher final : public Launcher {
  public:
-  // Where whoever started us has left SIGCHLD ignored, it no longer is: the system would forget
-  // how children end.
+  // Resets SIGCHLD if the parent process has left it ignored: the system would forget how children
+  // end.
   ChildLauncher();
   Result<std::unique_ptr<LaunchedProcess>> start(const ProcessSetup& setup) override;
 };

@@ -39,7 +39,7 @@ class LaunchedProcess {
   virtual ~LaunchedProcess() = default;
   // Its process id, for people and for files that are named after it.
   virtual int id() const = 0;
-  // Without effect once it has ended, whatever process has its id then.
+  // Without effect once the process has ended, even if another process has its id.
   virtual void signal(int number) = 0;
   // Readable as soon as end() knows it; for poll() only.
   virtual int end_descriptor() const = 0;

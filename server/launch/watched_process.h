@@ -18,8 +18,8 @@ class WatchedProcess : public std::enable_shared_from_this<WatchedProcess> {
   static Result<std::shared_ptr<WatchedProcess>> start(boost::asio::io_context& loop,
                                                        Launcher& launcher,
                                                        const ProcessSetup& setup);
-  // `on_end` is called once, from the loop, when the process has ended; it takes the place of the
-  // one before. To be set before the loop runs again. Not called if this goes first.
+  // `on_end` is called once, from the loop, when the process has ended; it replaces the previous
+  // one. To be set before the loop runs again. Not called if this goes first.
   void on_end(OnEnd on_end) { on_end_ = std::move(on_end); }
   int id() const { return process_->id(); }
   // Without effect after its end.

@@ -1,4 +1,4 @@
-// How contexts end in the worker, and what their ids say. On the executor's thread.
+// How contexts end in the worker, and the parts of their ids. On the executor's thread.
 #pragma once
 
 #include <functional>

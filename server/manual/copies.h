@@ -18,12 +18,12 @@ struct CopyCall {
 
   uint64_t bytes() const { return copy.shape.bytes(); }
   uint16_t context() const { return stream.context; }  // where the copy is made
-  // How long what the copy uses is kept, and when it is over: once it is in the stream.
+  // The lifetime of the data that the copy uses, and its end: once it is in the stream.
   UntilPassed passed() const { return {stream.context, stream.handle}; }
   const char* name() const;  // of the call
   // Finds the stream and the arrays, and makes the stream's context current.
   CUresult enter();
-  // What the copy's Order asks for, once it is in the stream.
+  // Applies the copy's Order, once the copy is in the stream.
   CUresult order() const;
 };
 

@@ -27,8 +27,8 @@ namespace fargpu::server {
 #define FARGPU_NEEDS_DRIVER(function) \
   if (worker.driver().function == nullptr) return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED)
 
-// A reply that is sent later: what the header said, without the request. A transport that fails is
-// noticed by the executor.
+// A reply that is sent later: the data of the header, without the request. A transport that fails
+// is noticed by the executor.
 class LaterReply {
  public:
   LaterReply(Worker& worker, const Request& request)
@@ -38,7 +38,7 @@ class LaterReply {
   // Whether the request's context has not ended meanwhile.
   bool context_lives() const { return worker_->parts().contexts.lives(context_); }
   // An object that was made meanwhile in the request's context. CONTEXT_IS_DESTROYED: the context
-  // has ended, and the object with it; what else has its id now must not get the object.
+  // has ended, and the object with it; another context with the same id must not get the object.
   CUresult add(rpc::HandleKind kind, uint64_t id, void* handle) const {
     return context_lives() ? worker_->add(kind, id, handle, header_.context)
                            : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -47,7 +47,7 @@ class LaterReply {
     if (result != CUDA_SUCCESS) worker_->before_error();
     (void)worker_->responder().reply(header_, result);
   }
-  // After a synchronisation: what device code printed goes first.
+  // After a synchronisation: the output of device code is sent first.
   void send_synchronised(CUresult result) const {
     (void)worker_->parts().output.flush();
     send(result);

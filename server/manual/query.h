@@ -1,5 +1,5 @@
-// Queries of streams and events while copies are under way whose calls have told the client that
-// they, and everything before them in their streams, are done.
+// Queries of streams and events while copies are under way whose calls have returned: for the
+// client these copies, and all work before them in their streams, are done.
 #pragma once
 
 #include "server/manual/manual.h"
@@ -7,9 +7,9 @@
 
 namespace fargpu::server {
 
-// Sends by send(header, result) what ask() says. A "not ready" waits until it is no longer true, or
-// until those copies have ended: then nobody was told anything else. Both are called more than once
-// and later, so they hold ids, not handles.
+// Sends the result of ask() by send(header, result). "Not ready" is sent only when these copies
+// have ended, so that the client sees no contradiction; until then the query is polled. Both are
+// called more than once and later, so they hold ids, not handles.
 template <typename Ask, typename Send>
 Status answer_query(Worker& worker, const Request& request, Ask ask, Send send) {
   const CUresult result = ask();

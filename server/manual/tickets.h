@@ -1,4 +1,4 @@
-// What the halves of calls that export and import have in common. The executor's thread.
+// Common parts of the halves of calls that export and import. The executor's thread.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // ArrayMappings: which physical memory the tiles of sparse arrays lie in. The driver keeps memory
 // that is mapped there, also after its last handle. Pure bookkeeping, one thread (the executor's).
 //
-// A change is known here when it is put into its stream. What a tile lay in before stays alive
+// A change is known here when it is put into its stream. The previous memory of a tile stays alive
 // until the stream has passed: the caller ends it then.
 #pragma once
 

@@ -7,8 +7,8 @@
 // simulated GPU. Memory is registered at its first use, in windows of kWindow of an allocation,
 // because an adapter's tables and a GPU's PCIe window have limited room. Only this end uses the
 // registrations: the client never gets a key of device memory. A registration must end before its
-// memory does: whoever frees memory calls forget() or take(). One thread (the executor's), with the
-// memory's context current.
+// memory does: code that frees memory calls forget() or take(). One thread (the executor's), with
+// the memory's context current.
 #pragma once
 
 #include <cuda.h>
@@ -60,8 +60,8 @@ class DirectMemory {
     return remote_ != nullptr && options_.enabled && bytes >= options_.from;
   }
   // [address, address + bytes), which lies in `allocation`, as registered parts in order. Registers
-  // what is not registered yet. Empty: not possible, the copy goes through staging. `to_device`:
-  // the adapter will write there.
+  // the parts that are not registered yet. Empty: not possible, the copy goes through staging.
+  // `to_device`: the adapter will write there.
   std::vector<Part> find(const Ledger::AllocationAt& allocation, CUdeviceptr address,
                          uint64_t bytes, bool to_device);
 
@@ -71,8 +71,8 @@ class DirectMemory {
   void forget(CUdeviceptr address, uint64_t bytes) { (void)take(address, bytes); }
   void context_ended(const ContextEnd& end);
 
-  // The best access to memory of a device, tried with `bytes` at `address`; `why`: what ruled out
-  // the better ones, or all.
+  // The best access to memory of a device, tried with `bytes` at `address`; `why`: the reason
+  // against the better methods, or against all.
   Access probe(int device, CUdeviceptr address, uint64_t bytes, std::string* why);
   uint64_t from() const { return options_.from; }
   transport::RemoteMemory* remote() const { return remote_; }
@@ -95,7 +95,7 @@ class DirectMemory {
   Attempt attempt(int device, CUdeviceptr begin, uint64_t bytes);
   Result<Registration> by_dmabuf(int device, CUdeviceptr begin, uint64_t bytes);
   Result<Registration> by_address(CUdeviceptr begin, uint64_t bytes);
-  // What the adapter has written is seen by all work that starts later.
+  // Work that starts later sees the adapter's writes.
   bool writes_are_ordered(int device);
   Windows::iterator first_touching(CUdeviceptr address);
 

@@ -38,19 +38,19 @@ class HostPages {
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
 
-  // Keeps the region's pages free for it. CUDA_ERROR_INVALID_VALUE: no such range, or part of it is
-  // a region already; CUDA_ERROR_ALREADY_MAPPED: this process has something else there
+  // Keeps the region's pages free for it. CUDA_ERROR_INVALID_VALUE: no such range, or it overlaps a
+  // region; CUDA_ERROR_ALREADY_MAPPED: this process has something else there
   // (CUDA_ERROR_NOT_SUPPORTED in a worker with a sanitizer).
   CUresult reserve(uint64_t address, uint64_t bytes);
   // The region, reserved or new, gets memory that device code may use: zeros. As reserve(), and
-  // CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise what the driver says. `context` is current;
+  // CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise the driver's error. `context` is current;
   // the memory goes with it.
   CUresult map(uint64_t address, uint64_t bytes, uint16_t context, CUdeviceptr* device_pointer);
   // Ends a region of either kind, which nothing that runs may use. CUDA_ERROR_NOT_MAPPED: there is
   // none that begins there. *leaving: the registration that has to be withdrawn, if any.
   CUresult unmap(uint64_t address, std::vector<uint64_t>* leaving);
-  // The context is going to be destroyed: what was mapped in it is only reserved from now on.
-  // Returns what has to be withdrawn before, in that context.
+  // The context is going to be destroyed: its mappings become reservations. Returns the
+  // registrations to withdraw before, in that context.
   std::vector<uint64_t> take_context(uint16_t context);
   void context_ended(ContextEnd& end);
   // Ends a registration with the driver. Any thread: the driver may wait.
@@ -82,7 +82,7 @@ class HostPages {
   // Pages that were taken together, for the first region that needed them.
   struct Block {
     uint64_t bytes = 0;
-    size_t regions = 0;     // that lie in it, also in part; those that leave as well
+    size_t regions = 0;     // that overlap it, including regions that are leaving
     size_t registered = 0;  // of them; the others need no memory
   };
   struct Region {
@@ -100,7 +100,7 @@ class HostPages {
   using Regions = std::map<uint64_t, Region>;
 
   bool overlaps(uint64_t address, uint64_t bytes) const;
-  // Calls visit(block) for those of the region, in order, until it does not give CUDA_SUCCESS.
+  // Calls visit(block) for the blocks of the region, in order, while it returns CUDA_SUCCESS.
   template <typename Visit>
   CUresult each_block(uint64_t address, uint64_t bytes, Visit&& visit);
   CUresult take_pages(uint64_t address, uint64_t bytes);

@@ -1,4 +1,4 @@
-// MemoryAccount: the session's device memory: what it has taken against its job's limit
+// MemoryAccount: the session's device memory: its allocations, which count against its job's limit
 // (server/object/ledger.h), physical memory behind mappings, and the adapter's registrations, which
 // go before their memory does. One thread (the executor's).
 #pragma once
@@ -25,7 +25,7 @@ namespace fargpu::server {
 
 class MemoryAccount {
  public:
-  // `published`: what the session has taken on all its GPUs, for the daemon. All outlive this.
+  // `published`: the session's memory on all its GPUs, for the daemon. All outlive this.
   MemoryAccount(Ledger ledger, const Contexts& contexts, DirectMemory& direct,
                 std::atomic<uint64_t>& published)
       : ledger_(std::move(ledger)), contexts_(contexts), direct_(direct), published_(published) {}
@@ -48,8 +48,8 @@ class MemoryAccount {
   void remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
   // It was freed.
   void forget(CUdeviceptr pointer);
-  // Memory of a graph is charged as long as the graph lives. What a launch has left allocated, and
-  // nobody has freed by then, outlives it and stays charged.
+  // Memory of a graph is charged as long as the graph lives. Memory that a launch has left
+  // allocated and that has not been freed outlives the graph and stays charged.
   void left_by_graph(CUdeviceptr pointer);
   void freed_by_graph(CUdeviceptr pointer);  // nothing, for memory that no graph has left
   void end_graph_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
@@ -66,7 +66,7 @@ class MemoryAccount {
     physical_.created(handle, device, bytes);
   }
   // Memory that several sessions have (physical_memory.h). `ended`: it has gone from this one;
-  // true: it is refunded later, by whom is told.
+  // true: another party refunds it later, and is notified.
   using SharedEnded = std::function<bool(const PhysicalMemory::Refund&)>;
   void when_shared_ended(SharedEnded ended) { shared_ended_ = std::move(ended); }
   PhysicalMemory& physical() { return physical_; }
@@ -84,7 +84,7 @@ class MemoryAccount {
     refund(physical_.end_unmap(id, unmapped));
   }
 
-  // The tiles of sparse arrays; what they lay in before ends when the GPU is done with it.
+  // The tiles of sparse arrays; their previous memory ends when the GPU is done with it.
   ArrayMappings& array_mappings() { return array_mappings_; }
   void end_use(const ArrayMappings::Gone& gone) { refund(physical_.end_use(gone)); }
 
@@ -104,7 +104,8 @@ class MemoryAccount {
     return ledger_.find(address, bytes);
   }
   DirectMemory& direct() { return direct_; }
-  // What the session's job may have per GPU (0: no limit) and has taken on the current context's.
+  // The memory limit of the session's job per GPU (0: no limit) and has taken on the current
+  // context's.
   uint64_t limit() const { return ledger_.limit(); }
   uint64_t used() const { return ledger_.used_by_job(contexts_.current_device()); }
   // By this session alone, device by device.

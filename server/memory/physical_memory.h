@@ -1,5 +1,5 @@
-// PhysicalMemory: what cuMemCreate made, here or in another session of the job, as the ledger sees
-// it. The driver frees such memory when its last handle is released and its last mapping is gone.
+// PhysicalMemory: memory of cuMemCreate, of this or another session of the job, in the ledger's
+// view. The driver frees such memory when its last handle is released and its last mapping is gone.
 // Only then is it refunded, to the device on which it was made. An unmapping that takes long is
 // announced before and after, because the driver may map other memory at its addresses in between.
 // Pure bookkeeping, one thread (the executor's).
@@ -31,12 +31,12 @@ class PhysicalMemory {
   // --- memory that several sessions have: the one that made it is charged
   // A number for the memory of `handle`, never used again; 0: it is not known.
   uint64_t share(uint64_t handle);
-  // By what the driver can be asked for it: one of its handles, or an address where it is mapped.
+  // The handle by which the driver finds it: one of its handles, or an address where it is mapped.
   struct Reach {
     uint64_t handle = 0, address = 0;
   };
   std::optional<Reach> reach(uint64_t shared) const;
-  // What it is charged here.
+  // The charge in this session.
   uint64_t bytes(uint64_t shared) const;
   // Memory of another session has got `handle` here. The number that it has from now on.
   uint64_t imported(uint64_t handle, size_t device);
@@ -54,7 +54,7 @@ class PhysicalMemory {
   User use(uint64_t handle);
   [[nodiscard]] Refunds end_use(const std::vector<User>& users);
   // The driver is about to unmap: the mappings that begin in the range leave the table, and keep
-  // their memory until end_unmap() says what became of them.
+  // their memory until end_unmap() has the driver's result.
   using UnmapId = uint64_t;
   UnmapId begin_unmap(uint64_t address, uint64_t bytes);
   [[nodiscard]] Refunds end_unmap(UnmapId id, bool unmapped);

@@ -62,8 +62,8 @@ class SharedHost {
   SharedHost(const SharedHost&) = delete;
   SharedHost& operator=(const SharedHost&) = delete;
 
-  // Takes descriptor `number` (which is gone afterwards, whatever comes out) and maps it. `passing`
-  // may be null: CUDA_ERROR_NOT_SUPPORTED. CUDA_ERROR_INVALID_HANDLE: there is no such descriptor;
+  // Takes descriptor `number`, which is closed in any case, and maps it. `passing` may be null:
+  // CUDA_ERROR_NOT_SUPPORTED. CUDA_ERROR_INVALID_HANDLE: there is no such descriptor;
   // CUDA_ERROR_INVALID_VALUE: a wrong address or size, or memory that is not sealed or too short;
   // CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process; CUDA_ERROR_OUT_OF_MEMORY: over
   // the limit. `context`: the one that it is going to be registered in.
@@ -78,8 +78,8 @@ class SharedHost {
   Held remove(uint64_t address);
   // Ends the registration: the memory's context is current, and idle. Any thread.
   CUresult withdraw(const Mapping& mapping) const;
-  // The context is going to be destroyed: what is registered in it is not known any more, and has
-  // to be withdrawn before.
+  // The context is going to be destroyed: its registrations are forgotten, and must be withdrawn
+  // before.
   std::vector<Held> take_context(uint16_t context);
   void context_ended(ContextEnd& end);
 

@@ -1,6 +1,6 @@
-// What generated server halves read and write: the arguments of one call of NVML, checked, and its
-// outputs. The bytes are the client's; what is wrong with them is kept until complete(), and what
-// is read after that is empty. One thread; lives for one call.
+// The arguments of one NVML call, checked, and its outputs, for generated server halves. The bytes
+// come from the client; an error in them is kept until complete(), and later reads return empty
+// values. One thread; lives for one call.
 #pragma once
 
 #include <cstdint>
@@ -103,7 +103,7 @@ class NvmlArguments {
     return reader_.broken() ? Array<T>() : Array<T>(elements, there);
   }
 
-  // Everything was there and nothing is wrong; else result() says what, unless the message is
+  // Everything was there and nothing is wrong; else result() has the reason, unless the message is
   // malformed().
   bool complete() const { return !malformed() && result_ == NVML_SUCCESS; }
   nvmlReturn_t result() const { return result_; }
@@ -121,8 +121,7 @@ class NvmlArguments {
 
 class NvmlOutputs {
  public:
-  // The function has returned. Outputs of a failure are dropped, but for those that say how much
-  // room is needed.
+  // The function has returned. Outputs of a failure are dropped, except required sizes.
   void begin(nvmlReturn_t result) { result_ = result; }
   template <typename T>
   void value(const T& value) {

@@ -1,5 +1,5 @@
-// Desk: what the server halves of NVML's functions stand on: the server's NVML, the job's GPUs
-// among the host's, and what the job's sessions hold of them.
+// Desk: the context of the server halves of NVML's functions: the server's NVML, the job's GPUs
+// among the host's, and the memory of the job's sessions on them.
 //
 // Nothing outside the job is visible here: a GPU that is not the job's has no place. One thread.
 #pragma once
@@ -38,15 +38,15 @@ class Desk {
     return place < devices_.size() ? devices_[place] : nullptr;
   }
   std::optional<size_t> place_of(nvmlDevice_t device) const;
-  // Called before memory and processes are looked at: what other programs that have ended still
-  // hold goes first.
+  // Called before memory and processes are looked at: memory that ended programs still hold is
+  // released first.
   void before_look(std::function<void()> await_ended) { await_ended_ = std::move(await_ended); }
   void look() const {
     if (await_ended_) await_ended_();
   }
 
-  // Of one GPU: what the job may have of its `total` bytes, and what it has taken. `free_of_all`:
-  // what is free on the whole GPU.
+  // Of one GPU: the job's limit on its `total` bytes, and the job's memory. `free_of_all`: the free
+  // memory of the whole GPU.
   struct Memory {
     uint64_t total = 0, used = 0, free = 0;
   };

@@ -1,6 +1,6 @@
 // The resources of devices that the driver has given this session. A CUdevResource has parts that
-// only the driver understands, so the client gets a number in their place, and only what the driver
-// has made goes back to it. One thread (the executor's).
+// only the driver understands. The client gets a number instead of these parts, and only resources
+// of the driver are passed back to it. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -15,13 +15,13 @@ class DeviceResources {
   // Older ones are forgotten.
   static constexpr size_t kRemembered = 16384;
 
-  // The same with our number of it in the place of the driver's parts. `context`: the green one
-  // that it is of; 0: none.
+  // The same, with fargpu's number instead of the driver's parts. `context`: the green one that it
+  // is of; 0: none.
   CUdevResource give(const CUdevResource& resource, uint16_t context);
-  // The driver's, of what the client got. nullptr: never given, changed, or forgotten.
+  // The driver's resource for a client's copy. nullptr: never given, changed, or forgotten.
   const CUdevResource* find(const CUdevResource& given) const;
   uint16_t context_of(const CUdevResource& given) const;
-  // What is of the green context means nothing to the driver any more.
+  // Resources of the green context are not valid for the driver any more.
   void context_ended(uint16_t context);
 
  private:

@@ -1,7 +1,6 @@
 // The session's objects: client-made typed ids (common/rpc/handle_kind.h) -> driver handles.
 //
-// An object ends by itself, with the one that it was made from, or with its context, as its kind
-// says
+// An object ends alone, with its parent, or with its context, according to its kind
 // (generated/rpc/handle_rules.h). One thread (the executor's).
 #pragma once
 
@@ -24,17 +23,17 @@ class HandleTable {
   struct Entry {
     void* handle = nullptr;
     uint64_t parent = 0;   // id; 0: none
-    uint16_t context = 0;  // the one that it lives in; 0: none
+    uint16_t context = 0;  // the context that it lives in; 0: none
     uint16_t device = 0;   // of a memory pool: where its memory lies
   };
 
-  // More objects than this in one session are refused: OUT_OF_MEMORY. Twice what a client's table
-  // holds: some objects are the worker's own notion.
+  // More objects than this in one session are refused: OUT_OF_MEMORY. Twice the size of a client's
+  // table: some objects are the worker's own notion.
   static constexpr size_t kMaxObjects = size_t{2} << rpc::kSlotBits;
 
   explicit HandleTable(size_t max_objects = kMaxObjects) : max_objects_(max_objects) {}
-  // `tell` hears of every object that ends, also of those that go with another: when the table does
-  // not know it any more.
+  // `tell` is called for every object that ends, also with its parent: when the table does not know
+  // it any more.
   void when_ended(std::function<void(const ObjectEnd&)> tell) { tell_ = std::move(tell); }
 
   // INVALID_HANDLE for an unknown id and for one of another kind.
@@ -49,14 +48,14 @@ class HandleTable {
   // or is not there; OUT_OF_MEMORY when the table is full. `entry.context`: the one in which it was
   // made, also for a kind that outlives it.
   CUresult add(rpc::HandleKind kind, uint64_t id, const Entry& entry);
-  // The id of what was made from `parent` and is this driver handle; 0: none. Looks at all of its
+  // The id of the object made from `parent` with this driver handle; 0: none. Looks at all of its
   // children.
   uint64_t child_of(uint64_t parent, rpc::HandleKind kind, void* handle) const;
   // The object, which is there, has another driver handle from now on. Not for streams.
   void replace(uint64_t id, void* handle);
   // The object ends, and its children.
   void remove(uint64_t id);
-  // What lives in the context ends.
+  // Objects that live in the context end.
   void remove_context(uint16_t context);
 
   // The streams of a context, by driver handle; valid until the next change.

@@ -1,11 +1,10 @@
-// KeptObjects: what lives as long as an object of the application: the memory that a driver's
-// object writes into or reads from at any time, what a graph's copies use each time that the graph
-// is launched.
+// KeptObjects: data with the lifetime of an object of the application: memory that a driver's
+// object reads or writes at any time, data that a graph uses at each launch.
 //
-// Whoever makes such a thing gives it away here and names its object; nobody has to find it at the
-// end. It goes when the object has ended and all parts have been told, on the executor's thread,
-// the last one first. What may outlive its object for a while (a call that is under way on a helper
-// thread) is shared. What lives until work has been done: server/stream/lifetime.h. One thread.
+// Code that makes such data hands it over here with its object, and need not find it at the end. It
+// goes when the object has ended and all parts have been told, on the executor's thread, the last
+// one first. Data that may outlive its object for a while (a call under way on a helper thread) is
+// shared. Data that lives until work is done: server/stream/lifetime.h. One thread.
 #pragma once
 
 #include <array>
@@ -27,7 +26,8 @@ struct UntilEnded {
 
 class KeptObjects {
  public:
-  // `handles` outlives this. Who is told of the ends of its objects passes them on, by ended().
+  // `handles` outlives this. The owner is notified of the ends of its objects and passes them on by
+  // ended().
   explicit KeptObjects(const HandleTable& handles) : handles_(handles) {}
   KeptObjects(const KeptObjects&) = delete;
   KeptObjects& operator=(const KeptObjects&) = delete;

@@ -1,11 +1,11 @@
-// The memory ledger of a session: what it has allocated on each of its GPUs, against the limit of
-// its job.
+// The memory ledger of a session: its allocations on each of its GPUs, against the limit of its
+// job.
 //
-// charge() comes before the driver is asked, so the limit holds whatever the driver would grant. A
-// session that shares its limit with others of its job counts what it takes in the job's page too
-// (job_memory.h). A free that takes its time is told before and after: in between the driver may
-// give the address out again, so what is told last must not go by the address. Pure bookkeeping;
-// one thread.
+// charge() comes before the driver's call, so the limit holds even if the driver would allocate
+// more. A session that shares its limit with other sessions of its job counts its memory in the
+// job's page, too (job_memory.h). A free that takes time is reported before and after: in between
+// the driver may return the address again, so the second report must not use the address. Pure
+// bookkeeping; one thread.
 #pragma once
 
 #include <cuda.h>
@@ -30,11 +30,11 @@ class Ledger {
   // session's.
   CUresult charge(size_t device, uint64_t bytes);
   void refund(size_t device, uint64_t bytes);
-  // Memory that another session of the job has paid for until now: charged whatever the limit.
+  // Memory that another session of the job has paid for until now: charged regardless of the limit.
   void take_over(size_t device, uint64_t bytes);
 
-  // Device memory by address: charged before, refunded when forgotten. `context`: what it is freed
-  // with; 0: no context (memory of a pool).
+  // Device memory by address: charged before, refunded when forgotten. `context`: the handle of its
+  // free; 0: no context (memory of a pool).
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
   // False for an address that is not the start of an allocation.
   bool forget(CUdeviceptr pointer);
@@ -44,7 +44,7 @@ class Ledger {
   // allocation begins there.
   using FreeId = uint64_t;
   FreeId begin_free(CUdeviceptr pointer);
-  // What the driver said. `freed`: refunded; else the allocation is back, unless its context has
+  // The driver's result. `freed`: refunded; else the allocation is back, unless its context has
   // gone meanwhile. For id 0 nothing happens, but that another free of the same address in flight
   // has lost to this one.
   void end_free(FreeId id, CUdeviceptr pointer, bool freed);

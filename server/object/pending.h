@@ -1,5 +1,6 @@
-// What a session waits for: polled in order, between frames, until done. A wait whose captures are
-// small allocates nothing, once there were as many waits at a time. One thread (the executor's).
+// The pending operations of a session: polled in order, between frames, until done. A wait whose
+// captures are small allocates nothing, once there were as many waits at a time. One thread (the
+// executor's).
 #pragma once
 
 #include <chrono>
@@ -14,7 +15,7 @@ namespace fargpu::server {
 class PendingList {
  public:
   using Clock = std::chrono::steady_clock;
-  // What is added from now on is about this call, for describing it.
+  // Operations added from now on belong to this call, for descriptions.
   void begin_frame(uint16_t opcode) { opcode_ = opcode; }
   // Done when it returns true.
   using Poll = InlineFunction<bool(), 192>;
@@ -26,8 +27,8 @@ class PendingList {
   bool empty() const { return list_.empty(); }
   size_t size() const { return list_.size(); }
 
-  // Polls each once, oldest first; those that return true go. What a poll adds is polled too. How
-  // many went.
+  // Polls each once, oldest first; polls that return true are removed. Operations added by a poll
+  // are polled, too. How many went.
   size_t poll() {
     size_t done = 0;
     for (auto entry = list_.begin(); entry != list_.end();) {

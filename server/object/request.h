@@ -1,4 +1,5 @@
-// What generated dispatch code uses: one request, the worker that executes it, and the way back.
+// The interface of generated dispatch code: one request, the worker that executes it, and the way
+// back.
 //
 //   dispatch_cuX(Worker&, const Request&)
 //       generated: decode, ids -> driver handles, set context, call driver, reply
@@ -60,7 +61,7 @@ class Worker {
                        uint64_t parent = 0) = 0;
   // The id by which the driver's object is known that was made from `parent`; 0: none.
   virtual uint64_t child_of(uint64_t parent, rpc::HandleKind kind, void* handle) = 0;
-  // The object ends, and what was made from it.
+  // The object ends, and so do the objects made from it.
   virtual void remove(uint64_t id) = 0;
 
   // The memory ledger (quota). charge() before an allocation: CUDA_ERROR_OUT_OF_MEMORY when the
@@ -76,7 +77,7 @@ class Worker {
   // workers of clients that have ended may still hold some. True: it is not to be answered now.
   // Only calls that make memory or contexts, of which nothing stays when they fail.
   virtual bool tries_again(const Request& request) = 0;
-  // Before an error is answered: what the driver wrote about it goes to the client first.
+  // Before an error is answered: the driver's output about it is sent to the client first.
   virtual void before_error() = 0;
 
   // Polled between frames, in order per session, until it returns true (done; it has replied by

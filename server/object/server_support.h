@@ -111,7 +111,7 @@ CUresult name_handles(Worker& worker, rpc::HandleKind kind, const Handle* handle
   return CUDA_SUCCESS;
 }
 
-// The next `bytes` of what came beside the message. False: there are not so many.
+// The next `bytes` of the message's bulk. False: there are not so many.
 inline bool take_bulk(std::span<std::byte>* bulk, uint64_t bytes, std::span<std::byte>* piece) {
   if (bytes > bulk->size()) return false;
   *piece = bulk->first(bytes);

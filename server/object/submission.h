@@ -22,7 +22,7 @@ class Submission {
   // Not CUDA_SUCCESS: nothing may be submitted.
   CUresult result() const { return result_; }
   CUstream handle() const { return stream_.handle; }
-  // The one that the stream lives in, which may be another one than the frame's.
+  // The stream's context, which may differ from the frame's.
   uint16_t context() const { return stream_.context; }
   const FrameStream& stream() const { return stream_; }
 

@@ -1,11 +1,11 @@
-// HostPlacement: this host's ledger of what it has lent. Pure logic: no clock, no system call, no
-// lock; one thread.
+// HostPlacement: this host's ledger of lent GPUs and memory. Pure logic: no clock, no system call,
+// no lock; one thread.
 //
 // A job asks for a number of GPUs, or for certain ones, and for memory per GPU. place() chooses the
 // least loaded ones that can take it and reserves; release() gives back. Load is the number of
 // jobs, then reserved memory, then the lower index. Without oversubscription the memory reserved on
 // a GPU never exceeds what the GPU has. A job without a memory limit reserves nothing: it shares
-// what is there, as processes on one GPU do.
+// the GPU's memory, as processes on one GPU do.
 #pragma once
 
 #include <cstdint>

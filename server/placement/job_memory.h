@@ -1,13 +1,13 @@
 // JobMemory: the device memory that the sessions of one job have taken, GPU by GPU, against the
 // job's limit: a page that the daemon makes and each worker of the job maps.
 //
-// Each session writes its own slot alone, and what the job has is the sum of its slots; there is no
+// Each session writes its own slot only, and the job's memory is the sum of its slots; there is no
 // second figure that could disagree. So a worker may die at any instruction: the daemon clears its
 // slot, which gives back exactly what it held.
 //
-// The sum never passes the limit: charge() first adds to its slot, then looks at the sum, and takes
-// back what was too much. Two sessions that ask at once for the last bytes may see each other's
-// try, so a refused charge tries again a few times before it says no.
+// The sum never passes the limit: charge() first adds to its slot, then reads the sum, and
+// subtracts the excess. Two sessions that ask at once for the last bytes may see each other's try,
+// so a refused charge tries again a few times before it says no.
 //
 // A slot also says whose it is: behind the amounts, for workers of management sessions.
 //
@@ -31,8 +31,8 @@ struct JobMemoryShape {
   uint64_t limit_bytes = 0;  // per GPU; 0: no limit
 };
 
-// The client's process that has a session. Numbers of processes mean something only to those who
-// share `host`: a digest of what the client said of its host and pid namespace; 0: it did not say.
+// The client's process that has a session. Process numbers are comparable only for equal `host`: a
+// digest of the client's host and pid namespace; 0: it did not say.
 struct SlotOwner {
   uint64_t host = 0;
   int32_t pid = 0;
@@ -49,11 +49,11 @@ class JobMemory {
   // For the own slot. charge() is false when the job would pass its limit; nothing is taken then.
   bool charge(size_t gpu, uint64_t bytes);
   void refund(size_t gpu, uint64_t bytes);
-  // Charges what another session held until now, whatever the limit.
+  // Charges memory that another session held until now, regardless of the limit.
   void take_over(size_t gpu, uint64_t bytes);
-  // What all sessions of the job hold there.
+  // The memory of all sessions of the job on this GPU.
   uint64_t used(size_t gpu) const;
-  // What one of them holds, and whose it is; pid 0: nobody's, or the daemon is older and does not
+  // The memory of one session, and its owner; pid 0: nobody's, or the daemon is older and does not
   // say. `slot` < slots().
   uint64_t used_by(size_t gpu, uint32_t slot) const;
   SlotOwner owner(uint32_t slot) const;

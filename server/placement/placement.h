@@ -23,20 +23,20 @@ class Placement {
  public:
   virtual ~Placement() = default;
 
-  // What this host can lend: always the same, in the same order.
+  // The units of this host: always the same, in the same order.
   virtual const std::vector<Unit>& units() const = 0;
   virtual UnitLoad load(size_t unit) const = 0;
 
   // Reserves units for `job` (an id not in use), in the order asked for, else ascending.
   // kInvalidArgument: no such unit, or a wish that can never be fulfilled. kNoCapacity: not now.
   virtual Result<Grant> place(uint64_t job, const PlacementRequest& request) = 0;
-  // What place() would give; where there is no room now, what it would give if there were some.
-  // Reserves nothing. kInvalidArgument as above.
+  // The grant that place() would return; without free space, the grant that it would return with
+  // space. Reserves nothing. kInvalidArgument as above.
   virtual Result<Grant> preview(const PlacementRequest& request) const = 0;
-  // Whether place() would find room if `others` had given back what they have.
+  // Whether place() would succeed if `others` had given back their grants.
   virtual bool fits_without(std::span<const uint64_t> others,
                             const PlacementRequest& request) const = 0;
-  // Gives back what `job` has; an unknown one is nothing.
+  // Gives back the grant of `job`; an unknown one is nothing.
   virtual void release(uint64_t job) = 0;
 };
 

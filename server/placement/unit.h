@@ -1,4 +1,4 @@
-// What can be lent, what somebody asks for, and what was lent. Plain values.
+// Units of this host, requests, and grants. Plain values.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ struct PlacementRequest {
   std::vector<std::string> devices;  // UUIDs (or unique beginnings of them) or indices; empty: any
 };
 
-// What a job has, and all its sessions use.
+// The units and memory of a job, for all its sessions.
 struct Grant {
   using Time = std::chrono::steady_clock::time_point;
   using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -37,7 +37,7 @@ struct Grant {
       units;  // of Placement::units(), in the order in which every session sees them
   uint64_t memory_bytes = 0;  // per unit, for the whole job; 0: no limit
   Environment environment;    // of its workers: shows them these units and no others
-  std::optional<Time> ends;   // known while nobody uses it
+  std::optional<Time> ends;   // known while it is unused
 };
 
 }  // namespace fargpu::server

@@ -1,5 +1,5 @@
 // SessionParts: everything that one session has in its worker, by responsibility: contexts,
-// objects, memory, images, what is pending, what waits. Hand-written halves (server/manual) work
+// objects, memory, images, pending operations and waits. Hand-written halves (server/manual) work
 // with the parts; the worker's executor owns them.
 //
 // The place where things end: an object alone or with its parent, a context with what lives in it,
@@ -63,11 +63,12 @@ struct SessionParts {
   SessionParts(const SessionParts&) = delete;
   SessionParts& operator=(const SessionParts&) = delete;
 
-  // The object, which the driver has destroyed or is done with, ends, and what was made from it.
+  // The object, which the driver has destroyed or finished, ends, and so do the objects made from
+  // it.
   void end_object(uint64_t id) { handles.remove(id); }
-  // The context, which is idle or has failed, ends, with all that lives in it. The driver's context
-  // is left to the caller, who ends it on a helper thread, after the `withdrawals` and before the
-  // `afterwards` of what is returned. That is let go of on the executor's thread.
+  // The context, which is idle or has failed, ends, with all that lives in it. The caller ends the
+  // driver's context on a helper thread, after the `withdrawals` and before the `afterwards` of the
+  // returned ContextEnd. That is let go of on the executor's thread.
   std::shared_ptr<ContextEnd> end_context(uint16_t id);
 
   // The memory that holds the current request's bulk bytes; the handler may keep it as long as it

@@ -1,10 +1,11 @@
 // EndedSessions: waits for other sessions on this session's GPUs whose client has ended. Their
 // workers still hold memory until they have ended, too; natively the memory is back when the
-// program can be waited for. So what says how much is free, and what does not fit, waits for them.
+// program can be waited for. So queries of free memory, and requests that do not fit, wait for
+// them.
 //
-// The daemon knows who they are (schema/worker.capnp, `awaitEnded`). It is asked once at a time:
-// what comes meanwhile waits for the next answer, because a client may have ended in between. One
-// thread (the executor's).
+// The daemon knows these workers (schema/worker.capnp, `awaitEnded`). It is asked once at a time:
+// later requests wait for the next answer, because a client may have ended in between. One thread
+// (the executor's).
 #pragma once
 
 #include <chrono>
@@ -19,7 +20,7 @@ namespace fargpu::server {
 
 class EndedSessions {
  public:
-  // The daemon's side of the session. Without a socket nobody is waited for.
+  // The daemon's side of the session. Without a socket there is no wait.
   struct Source {
     int control = -1;
     uint16_t version = 0;  // of the daemon's protocol

@@ -37,16 +37,16 @@ struct PeerAnswer {
   std::array<std::byte, 64> handle{};  // the driver's, of IPC and of memory of pools
 };
 struct PeerFarewell {
-  ShareSecret secret{};  // of what its exporter has no more; the answer repeats it
+  ShareSecret secret{};  // of an object that its exporter has no more; the answer repeats it
 };
 
 class PeerLinks {
  public:
   using LinkId = uint64_t;
   using OnAnswer = std::function<void(const PeerAnswer&, Fd descriptor)>;
-  // What another session asks for; the descriptor that is returned goes with the answer.
+  // A request of another session; the descriptor that is returned goes with the answer.
   using OnQuestion = std::function<Fd(LinkId from, const PeerQuestion&, PeerAnswer*)>;
-  // The session, which has exported things, has ended, or has no more what the secret stood for.
+  // The exporting session has ended, or does not have the object of the secret any more.
   using OnEnd = std::function<void(uint64_t session)>;
   using OnFarewell = std::function<void(const ShareSecret&)>;
   // The other end of a link has heard a farewell; without a secret: the link is gone.
@@ -64,7 +64,7 @@ class PeerLinks {
   // The daemon's answer, and a socket that another session has asked for.
   void arrived(const ReceivedMessage& message, Fd socket);
 
-  // From now on, until close(), the executor gets what comes.
+  // From now on, until close(), the executor receives the messages.
   void open(PostedTasks& posted, OnQuestion on_question, OnEnd on_end, OnFarewell on_farewell,
             OnHeard on_heard);
   void close();

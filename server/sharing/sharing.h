@@ -1,4 +1,5 @@
-// Sharing: what this session has exported to other sessions of its job, and what it has of theirs.
+// Sharing: objects that this session has exported to other sessions of its job, and objects
+// imported from them.
 //
 // Nothing of the driver's is kept for an export: it is asked for when another session, or this one,
 // imports it. So an export costs no descriptor and keeps nothing alive. It ends with its object in
@@ -44,7 +45,7 @@ class Sharing {
   CUresult export_event(uint64_t id, Ticket* ticket);
   void event_ended(const ObjectEnd& end) { end_export({SharedKind::kIpcEvent, end.id}); }
 
-  // --- imports: `on_fetched` is called once, at once or later: with what the driver needs when the
+  // --- imports: `on_fetched` is called once, at once or later: with the driver's handle when the
   // result is CUDA_SUCCESS.
   using OnFetched = std::function<void(CUresult, const Ticket&, const PeerAnswer&, Fd)>;
   void fetch(SharedKind kind, std::span<const std::byte> ticket, const OnFetched& on_fetched);
@@ -52,8 +53,8 @@ class Sharing {
   void imported_memory(const Ticket& ticket, const PeerAnswer& answer, uint64_t handle);
 
  private:
-  // What an export stands for: the number of physical memory, the base of an allocation, the id of
-  // an event or a pool.
+  // The object of an export: the number of physical memory, the base of an allocation, the id of an
+  // event or a pool.
   using Object = std::pair<SharedKind, uint64_t>;
   struct Export {
     Ticket ticket;
@@ -68,15 +69,16 @@ class Sharing {
     size_t device = 0;
     uint64_t bytes = 0;
   };
-  // Memory that has gone from here and is refunded when those who have it pay for it.
+  // Memory that this session has released and that is refunded when its importers are charged for
+  // it.
   struct Leaving {
     PhysicalMemory::Refund refund;
     std::vector<PeerLinks::LinkId> unheard;
   };
   CUresult add_export(const Object& object, const Export& given, Ticket* ticket);
-  // The links of those to whom it was given and who were told of its end.
+  // The links of the importers that were notified of its end.
   std::vector<PeerLinks::LinkId> end_export(const Object& object, ShareSecret* secret = nullptr);
-  // For an importer: a descriptor, and what the answer says.
+  // For an importer: a descriptor, and the contents of the answer.
   Fd give(const PeerQuestion& question, PeerAnswer* answer);
   CUresult give_memory(const Export& given, PeerAnswer* answer, Fd* descriptor);
   CUresult descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer, Fd* descriptor);
@@ -85,7 +87,7 @@ class Sharing {
   CUresult give_handle(const Export& given, PeerAnswer* answer);
   CUresult allocation_handle(const Export& given, PeerAnswer* answer) const;
   CUresult event_handle(const Export& given, PeerAnswer* answer) const;
-  // False: nobody else has it, it is the caller's to refund.
+  // False: no other session has it, and the caller refunds it.
   bool memory_ended(const PhysicalMemory::Refund& refund);
   void heard(PeerLinks::LinkId link, const ShareSecret* secret);
   // Refusals are the program's doing: a few lines say it.

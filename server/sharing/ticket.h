@@ -1,6 +1,6 @@
-// Ticket: what a program gets, 64 bytes, when it exports an object to other processes of its job:
-// in a file of its own, or as the handle of CUDA's IPC. It says which session has the object, and
-// has a secret that only those know whom the program gave it. A worker takes tickets of its own job
+// Ticket: the 64 bytes that a program gets when it exports an object to other processes of its job:
+// in a file of its own, or as the handle of CUDA's IPC. It names the session that has the object,
+// and has a secret that only processes with the ticket know. A worker takes tickets of its own job
 // alone; the driver's handles never leave the server.
 #pragma once
 
@@ -46,7 +46,7 @@ struct ShareIdentity {
 // With a new secret. kSystem: the system gives no random bytes.
 Result<Ticket> make_ticket(SharedKind kind, const ShareIdentity& self);
 
-// What a client shows. CUDA_ERROR_INVALID_VALUE: it is no ticket, or of another kind.
+// A client's ticket. CUDA_ERROR_INVALID_VALUE: it is no ticket, or of another kind.
 // CUDA_ERROR_NOT_SUPPORTED: of memory in place of a pool, or the other way round.
 // CUDA_ERROR_NOT_PERMITTED: of another job, or of another server.
 CUresult read_ticket(std::span<const std::byte> bytes, SharedKind kind, const ShareIdentity& self,

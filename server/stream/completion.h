@@ -1,10 +1,10 @@
 // Completion: reports when the GPU has reached a point, without ever blocking the executor.
 //
-// when() polls an event from the worker's list of deferred work; for a stream it records one. What
-// the driver cannot poll (a whole context), and calls in which the driver itself waits, run on
-// helper threads: one for each wait, so that none waits behind another one's kernel. Each callback
-// runs exactly once, on the executor's thread; if the context was destroyed meanwhile, it gets
-// that error. No callback runs after the session has ended.
+// when() polls an event from the worker's list of deferred work; for a stream it records one. Waits
+// that the driver cannot poll (for a whole context), and calls in which the driver itself waits,
+// run on helper threads: one for each wait, so that none waits behind another one's kernel. Each
+// callback runs exactly once, on the executor's thread; if the context was destroyed meanwhile, it
+// gets that error. No callback runs after the session has ended.
 #pragma once
 
 #include <cuda.h>
@@ -68,18 +68,17 @@ class Completion {
   // For driver calls that may wait.
   void off_thread(uint16_t context, Call call, Done done);
   // For calls in which the driver waits for all streams of `device` (or
-  // StreamHolds::kEveryDevice) while it holds its locks: made when none is held by what the
-  // executor has to end.
+  // StreamHolds::kEveryDevice) while it holds its locks: made when the executor need not end
+  // anything that blocks a stream.
   void off_thread_exclusive(uint16_t context, CUdevice device, Call call, Done done);
-  // The same after the context has become idle, whatever that says: inside `call` the driver then
-  // has hardly anything to wait for.
+  // The same after the context has become idle or failed: inside `call` the driver then has hardly
+  // anything to wait for.
   void off_thread_when_idle(uint16_t context, Call call, Done done);
-  // The client destroys the stream: nothing more comes, but what is in it is still part of the
-  // context's work. The driver's stream goes when it is idle.
+  // The client destroys the stream: no more work enters it, but its pending work is still part of
+  // the context's. The driver's stream goes when it is idle.
   CUresult stream_ends(uint16_t context, CUstream stream);
-  // What the streams of the context say, and of its green contexts, also those that the client has
-  // destroyed. SUCCESS: idle.
-  // NOT_READY: not yet. Anything else: the context's error.
+  // Queries all streams of the context and of its green contexts, including streams that the client
+  // has destroyed. SUCCESS: idle. NOT_READY: not yet. Anything else: the context's error.
   CUresult ask(uint16_t context);
   // Driver calls that helper threads make or will make.
   size_t calls_under_way();

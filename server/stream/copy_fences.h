@@ -40,7 +40,7 @@ class CopyFences {
   CopyFences(const CopyFences&) = delete;
   CopyFences& operator=(const CopyFences&) = delete;
 
-  // What is in `stream` now ends before anything that other streams get later. `returned`: as
+  // The present work of `stream` ends before later work of other streams begins. `returned`: as
   // copy::Order::kReturned. The stream's context must be current. An error: there is no fence.
   CUresult add(const Stream& stream, bool returned);
   // Called before work enters `stream`, whose context is current. One comparison while there are no
@@ -97,7 +97,7 @@ class CopyFences {
     Stream stream;  // without a handle when it has been destroyed
     Key key;
     bool returned;
-    uint64_t first, last;  // numbers: the event was recorded again for those after the first
+    uint64_t first, last;  // numbers: the event was recorded again for all copies after the first
     CUevent event;
   };
   struct Seen {

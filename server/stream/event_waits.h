@@ -1,10 +1,10 @@
 // EventWaits: waits for an event (cuEventSynchronize). Each waits for the record that the event
 // held when the wait began.
 //
-// Recording an event again, or destroying it, does not change what earlier calls wait for. A
+// Recording an event again, or destroying it, does not change the waits of earlier calls. A
 // driver's event only reports its last record. So when an event with waiters is recorded again, its
 // id gets another driver event; the old one stays with its waiters, and the last of them destroys
-// it. While nobody waits, nothing is looked up. One thread (the executor's).
+// it. Without a wait there is no look-up. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -28,7 +28,7 @@ class EventWaits {
   EventWaits(const EventWaits&) = delete;
   EventWaits& operator=(const EventWaits&) = delete;
 
-  // `done` runs when what event `id` has recorded by now is reached.
+  // `done` runs when the present record of event `id` is reached.
   void wait(uint64_t id, CUevent event, Done done);
   // Runs `record` with the driver event that the record belongs into: `event`, which stands for
   // `id`, or its successor.

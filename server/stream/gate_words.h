@@ -1,9 +1,9 @@
 // Gates: points at which a stream waits until the executor releases it, without a thread of the
 // driver. A gate is a stream's wait for a word in pinned memory that only the executor writes.
 //
-// A driver runs all host functions on one thread, so a host function that waits (HostGate) holds up
-// those of other streams. A gate does not. What a gate waits for must not depend on another stream.
-// One thread (the executor's). Words belong to a context and end with it.
+// A driver runs all host functions on one thread, so a waiting host function (HostGate) delays host
+// functions of other streams. A gate does not. The event that opens a gate must not depend on
+// another stream. One thread (the executor's). Words belong to a context and end with it.
 #pragma once
 
 #include <cuda.h>

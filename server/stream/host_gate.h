@@ -4,7 +4,7 @@
 // The stream contains a small function of ours. When the driver calls it, it informs the executor,
 // which sends the notice hostCall; the function then holds the stream until the client's
 // hostCallDone. In a context that has failed a driver calls no host function and reports nothing.
-// So the gate looks for such contexts and tells the client that their functions will not run.
+// So the gate finds such contexts and notifies the client that their functions will not run.
 // Everything except hold() belongs to the executor's thread. The gate outlives the driver's
 // threads: a worker closes it and then exits without tearing the driver down.
 #pragma once
@@ -41,14 +41,14 @@ class HostGate {
   HostGate& operator=(const HostGate&) = delete;
 
   // Puts host call `id` into `stream` of `context`, which is current. with_status: like
-  // cuStreamAddCallback, it also runs after an error and gets it. If this fails, the client is told
-  // that the function will not run.
+  // cuStreamAddCallback, it also runs after an error and gets it. If this fails, the client is
+  // notified that the function will not run.
   CUresult enqueue(uint16_t context, CUstream stream, uint64_t id, bool with_status);
   // Reports that the call cannot be put into a stream, because of `why`.
   void refuse(uint64_t id, CUresult why) { tell(id, why, /*cancelled=*/true); }
   // A host node of an executable graph. The driver calls reached_in_graph() with it once at each
-  // launch, and launches of one executable graph never overlap. Whoever makes one keeps it as long
-  // as the driver may launch the graph; what is expected of it keeps it as well.
+  // launch, and launches of one executable graph never overlap. Its maker keeps it as long as the
+  // driver may launch the graph; pending launches keep it as well.
   struct Call;
   struct Node {
     HostGate* gate;
@@ -144,8 +144,8 @@ class HostGate {
   HostWords words_;
   std::vector<std::shared_ptr<Node>> watched_;  // with words and launches
   std::chrono::steady_clock::time_point last_look_{};
-  // Contexts that had failed by the last look: the driver gets until the next one to call what it
-  // calls after an error.
+  // Contexts that had failed by the last look: this is the driver's time for its calls after an
+  // error.
   std::set<uint16_t> failed_;
 };
 

@@ -20,18 +20,18 @@ namespace fargpu::server {
 
 struct DriverTable;
 
-// The words of one node, as long as it or a launch of it is there.
+// The words of one node, while the node or a launch of it exists.
 class HostWordPair {
  public:
   HostWordPair(std::byte* memory, CUdeviceptr device, uint16_t context);
 
   uint16_t context() const { return context_; }
-  // What the node does: says that it was reached, waits, and takes the permission back.
+  // The operations of the node: says that it was reached, waits, and takes the permission back.
   std::array<CUstreamBatchMemOpParams, 3> operations() const;
   // Whether the node waits; once for each launch.
   bool take_reached();
   void let_go();
-  // No launch comes to the words any more.
+  // No later launch uses the words.
   bool is_at_rest() const;
 
  private:

@@ -1,11 +1,11 @@
-// How long the worker keeps what work of the GPU uses: staging memory, holds, streams and events
-// that the client has destroyed. Whoever puts work into a stream names the lifetime of what it
-// uses; Completion::keep() does the rest, and Completion::when() tells of its end.
+// How long the worker keeps data that GPU work uses: staging memory, holds, streams and events that
+// the client has destroyed. Code that puts work into a stream names the lifetime of the data;
+// Completion::keep() does the rest, and Completion::when() reports its end.
 //
 //   UntilPassed   all that is in the stream now is done, or its context has failed or ended
-//   UntilReached  likewise, what the event has recorded by now
+//   UntilReached  the present record of the event is reached, or its context has failed or ended
 //
-// What lives as long as an object is not for here but for server/object/kept_objects.h.
+// Data with the lifetime of an object belongs to server/object/kept_objects.h.
 #pragma once
 
 #include <cuda.h>

@@ -1,10 +1,10 @@
 // StreamEvents: the worker's own events in streams of the application.
 //
 // Every event that the worker records into such a stream for itself, and every wait of a stream for
-// one, passes here: marks of Completion, fences of copies, the ends of ordered copies. A stream in
-// capture would make nodes of its graph of them, or fail the capture, because the copy that a fence
-// stands for is not part of it. So what becomes of them there is decided in record() and wait()
-// alone. Today no stream can be in capture.
+// one, passes here: marks of Completion, fences of copies, the ends of ordered copies. In a
+// captured stream they would become nodes of its graph, or fail the capture, because the copy of a
+// fence is not part of it. So record() and wait() alone decide about captured streams. Today no
+// stream can be in capture.
 //
 // Unused events are kept for the next record, by context. One thread (the executor's).
 #pragma once
@@ -27,15 +27,14 @@ class StreamEvents {
   StreamEvents(const StreamEvents&) = delete;
   StreamEvents& operator=(const StreamEvents&) = delete;
 
-  // An event behind what is in `stream` now. `context`: where the event belongs, which is current.
-  // *event nullptr: gets one, which goes to give_back() when nobody asks for it any more; otherwise
-  // it is recorded again. OUT_OF_MEMORY when there is none; then, and after any error, *event is as
-  // it was.
+  // An event behind the present work of `stream`. `context`: where the event belongs, which is
+  // current. *event nullptr: gets one, which is returned by give_back(); otherwise it is recorded
+  // again. OUT_OF_MEMORY when there is none; then, and after any error, *event is as it was.
   CUresult record(uint16_t context, CUstream stream, CUevent* event);
-  // What enters `stream` from now on waits for the event.
+  // Later work of `stream` waits for the event.
   CUresult wait(CUstream stream, CUevent event);
   void give_back(uint16_t context, CUevent event) { unused_[context].push_back(event); }
-  // To be told after everybody who has events.
+  // Must be notified after all parts that have events.
   void context_ended(const ContextEnd& end);
 
  private:

@@ -1,10 +1,10 @@
-// StreamHolds keeps two things apart that would deadlock in the driver: streams that only the
-// executor can release (held by host functions of the client), and driver calls that wait for all
-// streams of a device, whichever context made them.
+// StreamHolds excludes two things from each other that would deadlock in the driver: streams that
+// only the executor can release (held by host functions of the client), and driver calls that wait
+// for all streams of a device, whichever context made them.
 //
-// A driver holds its locks while it waits (cuMemFree, cuModuleUnload, cuMemHostUnregister). The
-// executor's next driver call, whatever it is, would wait for such a lock. It would then never read
-// the frame that ends the host function for which the driver waits.
+// A driver holds its locks while it waits (cuMemFree, cuModuleUnload, cuMemHostUnregister). Any
+// further driver call of the executor would wait for such a lock. It would then never read the
+// frame that ends the host function for which the driver waits.
 //
 // So such a call is made only while no stream of the device is held, and a stream is held only
 // after the calls that have begun are over. Calls that wait for their turn hold up nothing else.
@@ -25,7 +25,7 @@ class StreamHolds {
   static constexpr CUdevice kEveryDevice = -1;
 
   // Called by the executor before it holds a stream of the device. Waits for calls that have begun;
-  // those wait at most for work that needs no executor.
+  // such calls wait at most for work that needs no executor.
   void hold(CUdevice device);
   void release(CUdevice device);
   // Called by a helper thread around such a call. begin_call() waits until no stream of the device

@@ -2,9 +2,10 @@
 //
 // A driver may wait for host functions in cuStreamCreate while it holds the context's lock (580
 // does at times), and the executor, which lets functions go on, then waits for that lock. A program
-// may make a stream while a function waits for what it does next. So each context gets some streams
-// before the first function enters a stream, and a stream that is wanted while functions are
-// outstanding is one of these. The stock is filled again when no function is outstanding.
+// may make a stream while a host function waits for a later action of the program. So each context
+// gets some streams before the first function enters a stream, and a stream that is wanted while
+// functions are outstanding is one of these. The stock is filled again when no function is
+// outstanding.
 //
 // All on the executor's thread.
 #pragma once
@@ -29,7 +30,8 @@ class StreamStock {
     bool operator==(const Kind&) const = default;
   };
   static constexpr size_t kOfAKind = 4;
-  // Of a context: the two kinds of cuStreamCreate, and those that the program has made or wanted.
+  // Of a context: the two kinds of cuStreamCreate, and kinds that the program has made or
+  // requested.
   static constexpr size_t kMostKinds = 4;
 
   explicit StreamStock(const Core& core) : core_(core) {}

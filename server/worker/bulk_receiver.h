@@ -1,10 +1,10 @@
 // BulkReceiver: reads the session's bulk connection on a thread of its own, while the executor
-// executes calls. Bytes go straight to the staging memory of the copies that have asked for them;
-// what follows from their arrival happens on the executor's thread, as a posted task.
+// executes calls. Bytes go straight to the staging memory of the copies that have requested them;
+// the consequences of their arrival are a posted task of the executor's thread.
 //
 // Only fgFetched may come here, with bytes that were asked for; anything else ends the session, and
-// so does the end of the connection. What goes the other way is sent by BulkDeliveries. Functions
-// are for the executor's thread.
+// so does the end of the connection. BulkDeliveries sends in the other direction. Functions are for
+// the executor's thread.
 #pragma once
 
 #include <condition_variable>
@@ -41,8 +41,8 @@ class BulkReceiver final : private transport::FrameHandler {
 
   // Not ok: the client broke the rules.
   const Status& broken() const { return broken_; }
-  // After a look for calls. `bytes`: what the session's other connection has brought by now. kLost:
-  // the connection has ended, and the other one brings nothing any more.
+  // After a look for calls. `bytes`: the bytes that the session's other connection has received.
+  // kLost: the connection has ended, and the other one brings nothing any more.
   Status after_look(uint64_t bytes);
   // When to look for calls although none are expected.
   transport::Deadline next_look() const { return until_.value_or(transport::kNoDeadline); }

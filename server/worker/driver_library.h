@@ -12,7 +12,7 @@ namespace fargpu::server {
 struct DriverTable;
 
 // Where `driver` ("auto", "sim" or a path) is. "auto" never takes fargpu's own client library,
-// which has the same name, for a driver. kNotFound says what was looked for and what to do.
+// which has the same name, for a driver. kNotFound names the searched paths and a remedy.
 Result<std::string> find_driver(const std::string& driver);
 
 // An opened driver; stays open as long as the process (drivers do not survive being closed).

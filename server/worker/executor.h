@@ -40,9 +40,9 @@ class Executor final : public transport::FrameHandler {
   SessionCommands& commands() { return commands_; }
   // Its bulk connection, if it has one; outlives run().
   void reads_beside(BulkReceiver& bulk) { bulk_ = &bulk; }
-  // The one place that says whether the session goes on when its connection is lost: if the
-  // transport can resume, it has no bulk connection, and the client has not broken the rules. On
-  // the executor's thread, or on the watch's.
+  // The only function that decides whether the session goes on after the loss of its connection: if
+  // the transport can resume, it has no bulk connection, and the client has not broken the rules.
+  // On the executor's thread, or on the watch's.
   bool survives(const Status& why) {
     return why.code() == StatusCode::kLost && bulk_ == nullptr && resumable_ != nullptr &&
            resumable_->resume(why);
@@ -61,7 +61,7 @@ class Executor final : public transport::FrameHandler {
   Status serve();
   Status execute(const wire::FrameHeader& header, std::span<const std::byte> body,
                  std::span<std::byte> bulk);
-  // A frame that comes while the gate is in the way.
+  // A frame that arrives while the gate is not open.
   Status at_gate(const wire::FrameHeader& header, std::span<const std::byte> body,
                  std::span<std::byte> bulk);
   // Executes the frames that waited at the gate and may go on.

@@ -1,7 +1,7 @@
 // SessionCommands: commands of the daemon to a worker (schema/worker.capnp), and the replies.
 //
 // take() is called on the watch's thread, everything else on the executor's. While the executor is
-// inside a driver call, the watch answers reports with what it knows.
+// inside a driver call, the watch answers reports with its own data.
 #pragma once
 
 #include <atomic>
@@ -25,12 +25,12 @@ class SessionCommands {
   struct Source {
     int socket = -1;
     const SessionOrders* orders = &kNoOrders;
-    PeerLinks* links = nullptr;  // that get what the daemon says about other sessions
+    PeerLinks* links = nullptr;  // that receive the daemon's messages about other sessions
     uint16_t version = 0;        // of the daemon's protocol
     int client = -1;             // the client's connection: it ends when the client does
     int process = -1;            // pidfd of the client; -1: not known
   };
-  // All of it outlives the commands.
+  // All references outlive the commands.
   SessionCommands(const Source& source, SessionWorker& worker, SessionStatistics& statistics,
                   const Activity& activity)
       : source_(source), worker_(worker), statistics_(statistics), activity_(activity) {}
@@ -42,13 +42,13 @@ class SessionCommands {
 
   // The daemon has closed the gate. One relaxed load.
   bool stopped() const { return source_.orders->gate.load(std::memory_order_relaxed) != 0; }
-  // Tells the daemon, once, that the session has settled. Does not wait.
+  // Reports to the daemon, once, that the session has settled. Does not wait.
   void say_settled();
   // Commands wait for their answer.
   bool waiting() const { return !open_.empty(); }
-  // Answers what can be answered now.
+  // Answers the commands that can be answered now.
   void serve();
-  // Sleeps until the deadline, or until a command comes.
+  // Sleeps until the deadline or the next command.
   void pause(transport::Deadline deadline);
 
  private:
@@ -58,7 +58,7 @@ class SessionCommands {
     // The executor and the watch may both reply; the first to set this does.
     std::shared_ptr<std::atomic<bool>> answered = std::make_shared<std::atomic<bool>>(false);
   };
-  // By the watch itself, whatever the executor does.
+  // Answered by the watch itself, also while the executor is busy.
   void answer_about_client(const wire::FrameHeader& command) const;
   bool can_answer(const Command& command);
   void answer(const Command& command, const WorkerReport& report);

@@ -12,7 +12,7 @@ namespace fargpu::server {
 
 // Before the driver is opened. Each number (kSessionFds) is something that holds nothing.
 Status reserve_session_descriptors();
-// Gives what came with Start its numbers. Those that are not used become free again. kProtocol: it
+// Moves the descriptors of Start to their numbers. Unused numbers become free again. kProtocol: it
 // is another number of descriptors than the session has.
 Status place_session_descriptors(std::vector<Fd> received, bool may_have_further_connections);
 

@@ -62,7 +62,7 @@ class SessionWatch {
   struct Options {
     // A client declares the session lost after 15 s without a byte.
     std::chrono::milliseconds alive_every{2000};
-    // What the executor gets to end the session in order once the client is gone.
+    // The executor's time to end the session in order once the client is gone.
     std::chrono::milliseconds grace{5000};
   };
 

@@ -60,7 +60,7 @@ class SessionWorker final : public Worker {
   // Runs posted tasks and polls pending work once. Returns how many of them are done.
   size_t poll();
   // Memory for the bulk bytes of the current frame; its handler takes them by
-  // SessionParts::take_bulk(). `context`: the one whose GPU they are for; 0: none.
+  // SessionParts::take_bulk(). `context`: the session whose GPU they are for; 0: none.
   Result<std::span<std::byte>> receive_bulk(uint64_t bytes, uint16_t context);
   // The same for bytes that a copy has asked for; `body` is that of fgFetched.
   Result<std::span<std::byte>> receive_fetched(std::span<const std::byte> body, uint64_t bytes);
@@ -73,7 +73,7 @@ class SessionWorker final : public Worker {
   bool quiet();
   // Nothing of the session works, on the GPU or beside it.
   bool idle();
-  // `calls` and what concerns the executor are left to it.
+  // The executor fills in `calls` and its own fields.
   WorkerReport report();
   // After a frame: releases bulk memory that its handler did not take.
   void drop_bulk() { parts_.bulk = StagingBlock(); }

@@ -3,12 +3,11 @@
 // runs ahead of a gate that has closed.
 //
 // A call that submits waits while the gate is closed, and so does every call behind it: calls are
-// executed in the order in which the client sent them. That goes for pings, too: the client takes
-// the answer for a sign that what it sent before has been executed, and hears at once that the
-// worker lives. Answers for which a stream waits (a host function has returned, bytes of a copy
-// are there) pass a gate that is closed, also those of a client that has sent calls that wait, and
-// wait at one that is shut. What the host has written to mapped memory passes with them: a stream
-// that goes on may read it.
+// executed in the order in which the client sent them. That goes for pings, too: the client uses
+// the answer as a sign that its earlier frames have been executed, and learns at once that the
+// worker lives. Answers that release a stream (a host function has returned, bytes of a copy have
+// arrived) pass a closed gate, even if earlier calls of the client wait, and wait at a shut gate.
+// The host's writes to mapped memory pass with them: a stream that goes on may read it.
 //
 // With nothing waiting, an open gate costs one load. One thread (the executor's).
 #pragma once
@@ -46,7 +45,7 @@ class SubmissionGate {
     return orders_.gate.load(std::memory_order_relaxed) < static_cast<uint32_t>(Gate::kShut);
   }
 
-  // Whether a frame that comes now has to wait.
+  // Whether a frame that arrives now must wait.
   bool stops(uint16_t opcode) const;
   struct Frame {
     wire::FrameHeader header;

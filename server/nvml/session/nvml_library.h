@@ -15,8 +15,8 @@ struct NvmlTable;
 
 class NvmlLibrary {
  public:
-  // Opens and initialises the one that belongs to a CUDA driver (its path): beside it, or where the
-  // loader finds it. Never fargpu's own, which has the same name. kDriver, with what to do.
+  // Opens and initialises the library that belongs to a CUDA driver (its path): beside it, or where
+  // the loader finds it. Never fargpu's own, which has the same name. kDriver, with a remedy.
   static Result<NvmlLibrary> open(const std::string& driver);
 
   const NvmlTable& table() const { return *table_; }
