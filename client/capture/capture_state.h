@@ -1,4 +1,4 @@
-// What the parts of the captures share: each capture's state, and the mutex that guards it.
+// Common state of the parts of captures: each capture's state, and the mutex that guards it.
 #pragma once
 
 #include <cuda.h>

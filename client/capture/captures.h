@@ -1,12 +1,11 @@
 // The captures of the process: streams whose calls become nodes of a graph. All of it is here;
 // nothing is sent, and the worker's streams are never captured.
 //
-// A capture ends by cuStreamEndCapture, or with the stream that began it: whoever looks at the
-// captures next ends what such a stream has left. Events carry a place in a capture
-// (CapturedPlace).
+// A capture ends by cuStreamEndCapture, or with the stream that began it: the next look-up ends the
+// captures of such a stream. Events carry a place in a capture (CapturedPlace).
 //
-// Any thread. A mutex guards all of it; who needs the GraphLock, too, takes that first. Streams are
-// meant as the application names them, below a CallScope.
+// Any thread. A mutex guards all of it; the GraphLock is taken before it. Streams are meant as the
+// application names them, below a CallScope.
 #pragma once
 
 #include <cuda.h>
@@ -52,8 +51,8 @@ CUresult check_captured(CUstream stream);
 CUresult get_info(CUstream stream, Info* info);
 CUresult set_position(CUstream stream, const Position& position, bool keep_old);
 
-// A node behind what the stream has captured. `programmatic`: it may begin before the kernel in
-// front of it has ended.
+// A node behind the captured work of the stream. `programmatic`: it may begin before the preceding
+// kernel has ended.
 CUresult add(CUstream stream, NodeParams params, bool programmatic, CUgraphNode* node);
 CUresult add(CUstream stream, const CUgraphNodeParams& params);
 // The call was wrong in a way that ends the capture.

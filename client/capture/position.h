@@ -1,4 +1,4 @@
-// A place in a capture: the nodes that what comes next depends on.
+// A place in a capture: the nodes on which the next node depends.
 #pragma once
 
 #include <cuda.h>
@@ -28,7 +28,7 @@ struct Position {
   }
 };
 
-// What an event stands for that was recorded in a captured stream. It is no use once the capture
+// The position of an event that was recorded in a captured stream. It is no use once the capture
 // has ended.
 struct CapturedPlace {
   CapturedPlace(uint64_t of_capture, Position at) : capture(of_capture), position(std::move(at)) {

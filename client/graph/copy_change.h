@@ -1,12 +1,13 @@
-// What of a copy node may change in an executable graph, where a driver does not know: it gets
-// other memory types, and other memory where the copy uses ordinary memory (host_copy.h).
+// The allowed changes of a copy node in an executable graph, for cases that the driver cannot
+// judge: it gets other memory types, and other memory where the copy uses ordinary memory
+// (host_copy.h).
 #pragma once
 
 #include <cuda.h>
 
 namespace fargpu::client {
 
-// Natively memory types stay, and of a copy of several rows or slices everything does.
+// Natively memory types cannot change, and a copy of several rows or slices cannot change at all.
 bool may_become(const CUDA_MEMCPY3D& was, const CUDA_MEMCPY3D& is);
 
 }  // namespace fargpu::client

@@ -1,8 +1,9 @@
-// A graph as it travels to the server (schema/graph_nodes.capnp), and what of it stays here.
+// A graph's description for the server (schema/graph_nodes.capnp), and the parts that stay in the
+// client.
 //
 // Nodes are described in the order in which they were added, as far as edges allow; so two graphs
-// that were made alike are described alike, which the update of an executable graph relies on. A
-// copy node may become a host node and a copy (host_copy.h).
+// made in the same way have equal descriptions, which the update of an executable graph relies on.
+// A copy node may become a host node and a copy (host_copy.h).
 //
 // Needs the GraphLock. May ask the server; exposes host memory that nodes use.
 #pragma once
@@ -24,7 +25,7 @@ class word;
 
 namespace fargpu::client {
 
-// What a host node calls at each launch.
+// The call of a host node at each launch.
 struct HostCall {
   uint64_t node = 0;  // id of the application's node
   CUhostFn function = nullptr;
@@ -47,7 +48,7 @@ struct RecordedEvent {
   CUevent event = nullptr;
 };
 
-// What an executable graph has, with which an update pairs the nodes of a graph.
+// The nodes of an executable graph, which an update pairs with the nodes of a graph.
 struct Counterparts {
   const std::unordered_map<uint64_t, Placed>& nodes;
   const std::vector<HostCall>& host_calls;
@@ -74,15 +75,14 @@ CUresult session_of(const Graph& graph, Session** session);
 // fault; nullptr: it is not known. CUDA_ERROR_INVALID_VALUE with *refused: why no driver
 // instantiates such a graph.
 // `update_of`: of the executable graph that is to be updated; null: the graph is instantiated. If
-// its nodes are of the same types, copies keep the ways in which they are carried out there, as
-// those of describe_node() do. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: a copy may not become what it
-// is to be.
+// its nodes are of the same types, copies keep their implementation (NodeCopy::Way), as in
+// describe_node(). CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: a copy cannot change in this way.
 CUresult describe(Session& session, const Graph& graph, bool for_kernels,
                   const Counterparts* update_of, Description* description, CUgraphNode* error,
                   CUgraphInstantiateResult* refused);
 // One node without its edges. `placed`: how it was carried out up to now, which must not change;
 // but a copy of ordinary memory may come to use none, and its host node then does nothing.
-// `before`: what a copy's host node has called up to now; nullptr: nothing.
+// `before`: the previous call of a copy's host node; nullptr: none.
 CUresult describe_node(Session& session, const NodeParams& params, const Placed& placed,
                        const HostCopy* before, Description* description);
 

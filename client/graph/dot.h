@@ -7,7 +7,7 @@
 
 namespace fargpu::client {
 
-// `flags`: CUgraphDebugDot_flags; what they ask for is written with each node. Needs the GraphLock.
+// `flags`: CUgraphDebugDot_flags; they select the data written with each node. Needs the GraphLock.
 // CUDA_ERROR_OPERATING_SYSTEM: the file cannot be written.
 CUresult write_dot(const Graph& graph, const char* path, unsigned flags);
 

@@ -173,7 +173,7 @@ void keep_until_launched(Session& session, const LastLaunch& last, std::shared_p
                              {.function = [](void*) {}, .stream = stream, .keeps = keeps});
   }
   if (result == CUDA_SUCCESS || session.lost.load()) return;
-  // The stream is gone, what it was given goes on.
+  // The stream is destroyed, but its work goes on.
   keep_until_idle(session, context, std::move(keeps));
 }
 
@@ -594,7 +594,7 @@ CUresult upload(GraphExec& exec, CUstream stream) {
 
 CUresult destroy(GraphExec& exec) {
   Session& session = *exec.session;
-  // What it uses goes when the last launch has ended; they are one behind the other.
+  // Its resources are released when the last launch has ended; launches run in sequence.
   struct Uses {
     std::shared_ptr<GraphUses> objects;
     std::vector<HostCall> calls;

@@ -1,5 +1,5 @@
-// Executable graphs: what the client keeps of one that the server has, and the calls about it. A
-// launch is one small frame; it names the host calls of its host nodes.
+// Executable graphs: the client's record of an executable graph of the server, and the calls about
+// it. A launch is one small frame; it names the host calls of its host nodes.
 //
 // Any thread. Changes of one executable graph, and launches in turn, keep each other out; around
 // other launches nothing is locked.
@@ -21,7 +21,7 @@
 
 namespace fargpu::client {
 
-// References of an executable graph to user objects. Shared by the record and what is under way.
+// References of an executable graph to user objects. Shared by the record and pending operations.
 // They are given up on a thread of their own.
 class GraphUses {
  public:
@@ -51,7 +51,8 @@ struct GraphExec final : Object {
   // A launch records the events below.
   std::atomic<bool> records{false};
   wire::PreparedBody launch;  // the message of a launch without host calls, but for the stream
-  // Launches take the mutex below: they name host calls, or what the graph uses waits for the last.
+  // Launches take the mutex below: they name host calls, or the release of the graph's resources
+  // waits for the last one.
   std::atomic<bool> in_turn{false};
   std::mutex mutex;
   std::unordered_map<uint64_t, Placed> nodes;  // by id; of the graph that it was made from
@@ -60,7 +61,7 @@ struct GraphExec final : Object {
   std::vector<RecordedEvent> recorded;
   std::vector<uint64_t> disabled;  // ids of nodes
   std::shared_ptr<GraphUses> uses;
-  LastLaunch last;  // of those in turn
+  LastLaunch last;  // of launches in sequence
   // Of a launch (HostTurns): beside other nodes, or of host nodes that are alone.
   unsigned turns = 0, functions_alone = 0;
   uint32_t places = 1;  // of a launch (StreamQueue); never changes
@@ -77,12 +78,12 @@ struct GraphExec final : Object {
   CUgraphExec by_id() const { return reinterpret_cast<CUgraphExec>(id); }
 };
 
-// nullptr: there is none. What several servers' drivers gave is of that of the current context, or
-// of the stream's.
+// nullptr: there is none. A value that drivers of several servers returned belongs to the server of
+// the stream, or of the current context.
 GraphExec* find_exec(CUgraphExec exec);
 GraphExec* find_exec(CUgraphExec exec, CUstream stream);
 
-// What came of an instantiation or an update.
+// The result of an instantiation or an update.
 struct GraphOutcome {
   int found = 0;  // CUgraphInstantiateResult or CUgraphExecUpdateResult
   CUgraphNode error = nullptr, error_from = nullptr;

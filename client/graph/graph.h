@@ -1,6 +1,6 @@
-// Graphs of the application: nodes, edges, graphs inside of nodes. All of it is here; the server
-// gets a graph when it is instantiated (describe.h). The records are in the table of handles and
-// refer to each other.
+// Graphs of the application: nodes, edges, graphs inside of nodes. Graphs are data of the client;
+// the server gets a graph when it is instantiated (describe.h). The records are in the table of
+// handles and refer to each other.
 //
 // As in CUDA, an application does not change a graph while another thread uses it; GraphLock makes
 // sure that no mistake of that kind does harm. Everything here needs it, unless it says so.
@@ -70,7 +70,7 @@ struct Graph final : Object {
   bool has_memory = false;                           // nodes that allocate or free: none may go
   std::set<CUdeviceptr> instantiated;                // memory of its nodes that it cannot free
   std::vector<CUgraphConditionalHandle> conditions;  // that no node uses yet
-  uint64_t executable = 0;                           // the id of the last that was made of it
+  uint64_t executable = 0;                           // id of its last executable graph
 
   CUgraph handle() const { return reinterpret_cast<CUgraph>(id); }
 };
@@ -83,12 +83,12 @@ GraphNode* find_node(CUgraphNode node);
 CUresult make_graph(Graph** graph);
 // CUDA_ERROR_NOT_SUPPORTED: the graph has memory nodes or conditions, or is a body.
 CUresult clone_graph(const Graph& original, Graph** clone);
-// With what is inside of it.
+// Including graphs inside of its nodes.
 void end_graph(Graph& graph);
-// All of its nodes end; of one inside of another that is all that can be done.
+// Destroys all nodes. A graph inside of a node cannot be destroyed itself, only cleared.
 void clear_graph(Graph& graph);
 
-// Those of captures lead programmatically to nodes of every kind, others only to kernels.
+// Programmatic edges from captures may lead to nodes of every type, other ones only to kernels.
 enum class EdgesOf { kApplication, kCapture };
 // `data`: nullptr: all zero. CUDA_ERROR_INVALID_VALUE: one of `before` is not of this graph, or
 // stands there twice.
@@ -97,10 +97,10 @@ CUresult add_node(Graph& graph, std::span<const CUgraphNode> before, const CUgra
 void end_node(GraphNode& node);
 // A child gets a copy of `graph`.
 CUresult give_child(GraphNode& node, const Graph& graph);
-// A child becomes `child`, which nobody else has.
+// A child node gets `child` itself, which has no other owner.
 void put_child(GraphNode& node, Graph& child);
 
-// Whether there are conditional nodes in it: only one executable graph may be made of it then.
+// Whether there are conditional nodes in it: only one executable graph may exist of it then.
 bool has_condition(const Graph& graph);
 // Whether it is the graph of a conditional node.
 bool is_body(const Graph& graph);
@@ -121,7 +121,7 @@ CUresult move_child(GraphNode& node, Graph& graph);
 CUresult allocate(GraphNode& node);
 void end_base(Graph& graph);        // its half at the server, if it has one
 CUresult release(GraphNode& node);  // of memory of a graph; one node of all graphs does it
-// What they allocate. Once the graph was made executable, no later node of it can free that.
+// The memory that they allocate. Nodes added after an instantiation cannot free it.
 std::vector<CUdeviceptr> memory_of_nodes(const Graph& graph);
 void node_ends(const GraphNode& node);
 // For a copy or a fill. CUDA_ERROR_INVALID_VALUE: it uses memory of a graph that has a node to free

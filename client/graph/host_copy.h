@@ -53,9 +53,9 @@ struct NodeCopy {
 };
 
 // A context of `session` is current. Exposes host memory that the driver knows. `calls_host`:
-// whether the node may be a host function although the driver could copy. `before`: what the node's
-// host function has done up to now; its staging memory serves again, so that the driver's copy
-// stays as it is. Launches of an executable graph do not overlap. nullptr: nothing.
+// whether the node may be a host function although the driver could copy. `before`: the node's
+// previous host function; its staging memory serves again, so that the driver's copy stays as it
+// is. Launches of an executable graph do not overlap. nullptr: nothing.
 CUresult plan_copy(Session& session, const CUDA_MEMCPY3D& copy, bool calls_host,
                    const HostCopy* before, NodeCopy* plan);
 

@@ -1,4 +1,4 @@
-// Attributes of kernel nodes: which there are, and what values they take. Pure functions.
+// Attributes of kernel nodes: their names and valid values. Pure functions.
 #pragma once
 
 #include <cuda.h>

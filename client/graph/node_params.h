@@ -1,6 +1,6 @@
-// NodeParams: what a node of a graph does, as the application has said it, with all that its
-// parameters point to. A value: copies share nothing. What can be checked without the driver is
-// checked when it is made.
+// NodeParams: the parameters of a graph node, as given by the application, with all memory that
+// they point to. A value: copies share nothing. Checks that need no driver are made at the
+// creation.
 #pragma once
 
 #include <cuda.h>
@@ -21,14 +21,14 @@ class NodeParams {
   NodeParams(NodeParams&& other) noexcept = default;
   NodeParams& operator=(NodeParams&& other) noexcept = default;
 
-  // From what the application gives. CUDA_ERROR_NOT_SUPPORTED for kinds that are not forwarded. A
+  // From the application's parameters. CUDA_ERROR_NOT_SUPPORTED for kinds that are not forwarded. A
   // child graph is for the caller to look at. May ask the server about a kernel.
   static CUresult take(const CUgraphNodeParams& given, NodeParams* params);
 
   CUgraphNodeType type() const { return given_.type; }
   // For the application; its pointers are valid as long as this is, and through become().
   const CUgraphNodeParams& get() const { return given_; }
-  // Takes other parameters. Where those of a kernel are laid out as before, the application's
+  // Takes other parameters. If the layout of a kernel's parameters is unchanged, the application's
   // pointers to them stay valid, as natively: programs keep the list that they have read.
   void become(NodeParams next);
   // nullptr: it needs none. The context may have ended.

@@ -1,6 +1,6 @@
 // User objects: resources of the application whose destructor runs when the last reference to them
-// has gone. Graphs and executable graphs hold references; those of a launch under way go when it
-// has ended. A destructor runs on the thread that takes the last reference away, or on one of
+// has gone. Graphs and executable graphs hold references; references of a launch are released when
+// it has ended. A destructor runs on the thread that takes the last reference away, or on one of
 // its own.
 #pragma once
 
@@ -22,9 +22,9 @@ struct UserObject final : Object {
 // CUDA_ERROR_OUT_OF_MEMORY: the program has as many objects as there may be.
 CUresult make_user_object(void* data, CUhostFn destroy, unsigned references, UserObject** object);
 UserObject* find_user_object(CUuserObject object);  // nullptr: there is none
-// What has references knows the object by its handle: an application may give up those of others,
-// and the object ends early. Then these do nothing.
+// Owners of references know the object by its handle: an application may release references of
+// others, and the object ends early. Then these do nothing.
 void retain(CUuserObject object, unsigned count);
-void release(CUuserObject object, unsigned count);  // of those that there are
+void release(CUuserObject object, unsigned count);  // of the existing references
 
 }  // namespace fargpu::client

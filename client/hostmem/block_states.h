@@ -46,7 +46,7 @@ class BlockStates {
   size_t bytes_ = 0;
   std::vector<uint8_t> states_;
   size_t open_ = 0;
-  size_t begin_ = 0, end_ = 0;  // what is suspect lies in between
+  size_t begin_ = 0, end_ = 0;  // suspect blocks lie in between
 };
 
 }  // namespace fargpu::client

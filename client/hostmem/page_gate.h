@@ -1,6 +1,6 @@
 // PageGate: memory of the application whose accesses can be made to wait until its contents are
-// there. Parts of it are open or closed; an access to a closed part waits, also one of the system
-// in a call like read(2), and whoever serves it is told its address.
+// there. Parts of it are open or closed; an access to a closed part waits, also in a system call
+// like read(2), and its address is reported to the serving thread.
 //
 // Offsets and sizes are whole pages; the last part may end inside a page. One thread at a time.
 #pragma once
@@ -23,7 +23,7 @@ class PageGate {
   virtual void open(size_t offset, size_t bytes) = 0;
   // An access ends the program: SIGSEGV, and EFAULT in system calls.
   virtual void fail(size_t offset, size_t bytes) = 0;
-  // What is closed is opened, and nothing is watched any more.
+  // Opens all closed parts and stops watching.
   virtual void unwatch() = 0;
 };
 

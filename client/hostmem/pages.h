@@ -6,21 +6,21 @@
 // byte that one end did not change is never written at the other. Where both ends changed a byte
 // without an order between them, the client's value stays.
 //
-// A region with a gate (page_gate.h) comes when it is touched: a pull only closes its blocks, and
-// bring() fetches those that the application then touches; regions of one block that were open come
-// with the pull. Only blocks that were open a short while ago are compared. While work may be
-// running, what is open is closed again after a millisecond or more, so that a host that polls sees
-// what a kernel writes, until somebody has found that all work is done (await_settling()). When a
-// fetch brings something new meanwhile, everything else is closed before that is shown: so nothing
-// is seen before what was written ahead of it.
+// A region with a gate (page_gate.h) is fetched on access: a pull only closes its blocks, and
+// bring() fetches the blocks that the application then accesses; regions of one block that were
+// open come with the pull. Only blocks that were open a short while ago are compared. While work
+// may be running, open blocks are closed again after a millisecond or more, so that a polling host
+// sees a kernel's writes, until all work is known to be done (await_settling()). When a fetch
+// brings something new meanwhile, everything else is closed before that is shown: so a write is
+// never seen before earlier writes.
 //
 // A region without a gate is read and written by the system (foreign_memory.h): the application may
-// have unmapped it, or a part of it, without a word. Such pages leave the region for good, as
-// pinned pages do: what is mapped there later is other memory, and the mirror keeps what it has.
+// have unmapped it, or a part of it, unnoticed. Such pages leave the region for good, as pinned
+// pages do: memory mapped there later is other memory, and the mirror keeps its contents.
 //
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
 // pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
-// is held across the wait of a pull, except the one that admits a single puller. No lock is held
+// is held across the wait of a pull, except the lock that admits a single puller. No lock is held
 // while memory of a gate is touched by its own address. any() is one relaxed load.
 #pragma once
 
@@ -56,9 +56,8 @@ class Pages {
   using Clock = std::chrono::steady_clock;
 
   // The system may read files into memory behind the application's mapping (O_DIRECT). For
-  // `longest_read` at least, what was closed meanwhile is compared, too.
-  // `piece_bytes`: the most that travels in one message. `faults`: woken when look() is to be
-  // called.
+  // `longest_read` at least, blocks that were closed meanwhile are compared, too. `piece_bytes`:
+  // the most that travels in one message. `faults`: woken when look() is to be called.
   Pages(Link& link, uint64_t piece_bytes, UserFaults& faults,
         Clock::duration longest_read = std::chrono::seconds(1))
       : link_(link),
@@ -92,8 +91,8 @@ class Pages {
   void watch(uint64_t address, size_t bytes);
   // Whether a watched word was changed at this end.
   bool any_word_changed();
-  // Sends what was changed at this end, before work is sent that may see it. `visit` is called with
-  // what is sent (Agreement::Visit). Watched words are sent once `is_all` says that nothing else
+  // Sends the changes of this end, before work is sent that may see them. `visit` is called with
+  // the sent runs (Agreement::Visit). Watched words are sent once `is_all` says that nothing else
   // has to go first.
   CUresult push(const pages::Agreement::Visit& visit = {},
                 const std::function<bool()>& is_all = {});
@@ -103,24 +102,24 @@ class Pages {
   void end_work();
   // A mark behind all work sent so far, for pull(); nullopt while work is being sent.
   std::optional<uint64_t> mark() const;
-  // Fetches what device code has changed. `done`: all work up to this mark is done, so nothing is
+  // Fetches the changes of device code. `done`: all work up to this mark is done, so nothing is
   // left to fetch until more work is sent.
   CUresult pull(std::optional<uint64_t> done);
 
-  // For regions with a gate. Whether somebody is to find out when all work is done, and has not
-  // been asked before; await_settling() returns when that is so.
+  // For regions with a gate. Whether a thread must find out when all work is done, and has not been
+  // requested before; await_settling() returns when that is so.
   bool is_to_settle();
   void await_settling();
-  // What it began has ended: after a pull() with the mark, if work is done.
+  // The search has ended: after a pull() with the mark, if work is done.
   void settled();
   // The application's access to this address waits. CUDA_ERROR_NOT_MAPPED: it is in no such region,
   // any more; it should be tried again.
   CUresult bring(uint64_t address);
-  // Closes what has been open for long enough. Returns when to look again.
+  // Closes blocks that have been open for long enough. Returns when to look again.
   std::optional<Clock::time_point> look();
-  // The region that begins there, if any, comes with every pull from now on.
+  // The region that begins there, if any, is fetched as a whole by every pull from now on.
   CUresult keep_open(uint64_t address);
-  // All regions; `context`: those that end with it.
+  // All regions; `context`: the regions that end with it.
   CUresult keep_all_open(std::optional<uint16_t> context = std::nullopt);
   bool any_gated() const;
 
@@ -135,7 +134,7 @@ class Pages {
   struct Overtaken {  // a push that a pull under way may not know
     uint64_t number, address, bytes;
   };
-  // What the worker has said of the runs that it sent, which begin the buffer.
+  // The worker's description of the runs that it sent, at the begin of the buffer.
   struct Fetched {
     size_t bytes = 0;               // of runs
     unsigned long long next = 0;    // the address to go on from; 0: that was all
@@ -147,7 +146,7 @@ class Pages {
     pages::Agreement agreement;
     uint16_t context = 0;
     CUdeviceptr device_pointer = 0;
-    std::map<size_t, size_t> gone{};   // begins and ends of what has left it; without a gate
+    std::map<size_t, size_t> gone{};   // begins and ends of unmapped parts; without a gate
     std::shared_ptr<PageGate> gate{};  // the rest is for regions with one
     BlockStates blocks{};
     uint64_t number = 0;         // no other region has had it
@@ -225,7 +224,7 @@ class Pages {
     Region* region = nullptr;  // none
     uint64_t address = 0;
     std::vector<std::byte> before, after;
-  } merging_;  // what a merge has read of such a region, and will write
+  } merging_;  // contents of such a region during a merge
   uint64_t pushes_ = 0;
   bool fetching_ = false;
   std::vector<Overtaken> overtaken_;
@@ -237,12 +236,12 @@ class Pages {
   uint64_t next_number_ = 1;
   bool settling_ = false, asked_ = false;
   std::condition_variable asking_;
-  std::optional<Clock::time_point> due_{};        // when what is open is closed
+  std::optional<Clock::time_point> due_{};        // when open blocks are closed
   std::optional<Clock::time_point> next_look_{};  // when look() is called at the latest
   Clock::duration interval_{};
   bool news_ = false;          // since that was done the last time
   Clock::time_point shown_{};  // when something was opened the last time
-  Clock::time_point aged_{};   // when what was closed became older
+  Clock::time_point aged_{};   // when closed blocks became older
 };
 
 }  // namespace fargpu::client

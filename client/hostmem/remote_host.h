@@ -32,7 +32,7 @@ struct Region;
 
 class RemoteHost {
  public:
-  // `functions`: what may hold streams that a driver waits for when memory is freed.
+  // `functions`: calls that may block streams for which a driver waits when memory is freed.
   RemoteHost(Link& link, HostCalls& functions) : link_(link), functions_(functions) {}
 
   // Smaller copies travel in frames: one message instead of two.
@@ -75,7 +75,7 @@ class RemoteHost {
   std::mutex mutex_;
   std::optional<bool> possible_;                         // guarded by mutex_, like these
   std::unique_ptr<transport::RegistrationCache> cache_;  // itself safe for any thread
-  std::set<Registration> in_use_;                        // what asynchronous copies may be reading
+  std::set<Registration> in_use_;                        // by asynchronous copies
   std::set<uint64_t> refused_;  // bases of regions that cannot be registered
 };
 

@@ -22,7 +22,7 @@ namespace fargpu::client {
 
 class SharedHost {
  public:
-  // `functions`: what may hold streams that a driver waits for when memory is freed.
+  // `functions`: calls that may block streams for which a driver waits when memory is freed.
   SharedHost(Link& link, HostCalls& functions) : link_(link), functions_(functions) {}
 
   // The size of a huge page. The driver registers it in about the time of ten small copies.

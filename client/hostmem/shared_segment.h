@@ -19,7 +19,7 @@ namespace fargpu::client {
 class HostCalls;
 class Link;
 
-// Waits until no context has work left, then ends the worker's mapping of what is shared at
+// Waits until no context has work left, then ends the worker's mapping of the shared memory at
 // `address`; 0: only waits. `context`: of the frame.
 CUresult unshare(Link& link, HostCalls& functions, const Context* context, uint64_t address);
 
@@ -45,8 +45,8 @@ class SharedSegment {
   size_t bytes() const { return bytes_; }
   uint64_t device_pointer() const { return device_pointer_; }
   const Context* context() const { return context_; }
-  // The worker's mapping has ended with it. Who keeps a segment in a table that is told of the ends
-  // of contexts asks this under the table's lock, once.
+  // The worker's mapping has ended with it. A table of segments that is notified of the ends of
+  // contexts calls this once, under its lock.
   bool context_has_ended() const { return epoch_ && epoch_->is_over(); }
 
  private:

@@ -45,7 +45,7 @@ class StagingRing {
     unsigned index = 0;
     std::byte* memory = nullptr;
     rpc::CompletionWord* word = nullptr;
-    uint64_t value = 0;  // what the worker will set the word to
+    uint64_t value = 0;  // the worker's next value of the word
   };
   // nullopt: none is free (within `patience`).
   std::optional<Slot> try_take();

@@ -15,7 +15,7 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
 
 namespace {
 
-// Who does not spin sees no word.
+// Only a spinning wait polls words.
 bool watches() {
   const auto spin = transport::spin_from_environment(transport::SpinningEnd::kClient);
   return spin.ok() && spin->count() != 0;

@@ -2,9 +2,9 @@
 // far (fgStreamSynchronize), so that a thread which waits for its stream need not wait for the
 // worker.
 //
-// A word belongs to one wait at a time, and gets a value that it does not have. It goes on to
-// another wait when the one before has ended well: then nothing will write it any more. One whose
-// wait failed is never used again, because a write may still be under way. The words belong to one
+// A word belongs to one wait at a time, and gets a value that it does not have. It is reused by
+// another wait after a wait that has succeeded: then nothing will write it any more. One whose wait
+// failed is never used again, because a write may still be under way. The words belong to one
 // context, like every shared segment. Any thread.
 #pragma once
 
@@ -45,7 +45,7 @@ class StreamWords {
 
     // False: there was none.
     explicit operator bool() const { return index_ >= 0; }
-    // What it becomes.
+    // Its value after the wait.
     transport::WatchedWord watched() const {
       return {&words_->word(index_), words_->values_[index_]};
     }
@@ -74,7 +74,7 @@ class StreamWords {
   const uint64_t on_device_;
   std::optional<SharedSegment> segment_;  // null: the caller's memory
   std::atomic<uint64_t> free_{~uint64_t{0}};
-  std::array<uint32_t, kWords> values_{};  // of the last wait; each belongs to who has the word
+  std::array<uint32_t, kWords> values_{};  // of the last wait; owned by the word's user
 };
 
 // The words of a session, made when a context is waited for again and again.

@@ -1,6 +1,6 @@
-// TouchedHost: pinned memory of the application of which only that comes from the worker which the
-// application touches (Pages). It is mapped twice: at the application's address, where accesses may
-// have to wait, and elsewhere for fargpu. A forked child has neither. One per session; any thread.
+// TouchedHost: pinned memory of the application of which only accessed parts are fetched from the
+// worker (Pages). It is mapped twice: at the application's address, where accesses may have to
+// wait, and elsewhere for fargpu. A forked child has neither. One per session; any thread.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ class TouchedHost {
  public:
   // Each takes three of the mappings that a process may have, 65530 by default.
   static constexpr size_t kMostMemories = 8192;
-  // nullptr: there is no memory, it may not be a file's, there are too many, or nobody can serve
-  // faults().
+  // nullptr: there is no memory, it may not be a file's, there are too many, or faults() cannot be
+  // served.
   void* allocate(size_t bytes);
   // Of the memory that begins there; nullptr: it is none of this, or must stay open.
   std::shared_ptr<PageGate> gate(uint64_t address) const;

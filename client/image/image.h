@@ -1,5 +1,4 @@
-// Finds out what an image argument (cuModuleLoadData, cuLibraryLoadData, ...) points to, and how
-// many bytes it has.
+// Finds the format and size of an image argument (cuModuleLoadData, cuLibraryLoadData, ...).
 //
 // The CUDA API passes images as bare pointers. The size is found by reading headers; each is
 // checked against a plausible maximum before it is used. A fat binary wrapper is replaced by the
@@ -27,9 +26,8 @@ struct Image {
   std::vector<std::span<const std::byte>> prelinked{};
 };
 
-// `data`: wrapper, container, ELF or NUL-terminated PTX text. kInvalidArgument says what is wrong.
-// `lenient`: what is nothing of that kind counts as text too, which the driver
-// judges.
+// `data`: wrapper, container, ELF or NUL-terminated PTX text. kInvalidArgument has the reason.
+// `lenient`: an unknown format counts as text, which the driver checks.
 Result<Image> inspect_image(const void* data, bool lenient = false);
 // The same for a file's contents, whose length is known: nothing beyond `contents` is read.
 Result<Image> inspect_image(std::span<const std::byte> contents);

@@ -1,5 +1,5 @@
-// What a launch is checked for before it is sent, and how its parameters are packed. Pure
-// functions, except check_cooperative.
+// The checks of a launch before it is sent, and the packing of its parameters. Pure functions,
+// except check_cooperative.
 #pragma once
 
 #include <cuda.h>

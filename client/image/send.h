@@ -19,8 +19,8 @@ using ImageBytes = std::span<const std::span<const std::byte>>;
 uint64_t size_of(ImageBytes bytes);
 Sha256Digest hash_of(ImageBytes bytes);
 
-// Sends the image as the upload of this number, packed where the session does so. What becomes of
-// it at the server is told by fgImageUploaded.
+// Sends the image as the upload of this number, packed where the session does so. fgImageUploaded
+// reports its result at the server.
 CUresult send_image(Session& session, const Sha256Digest& hash, ImageBytes bytes, uint64_t upload);
 
 }  // namespace fargpu::client

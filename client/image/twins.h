@@ -18,12 +18,12 @@ namespace fargpu::client {
 // has none: its devices then refuse the handle.
 void load_twins(Session& home, const Image& image, const JitOptions& jit, CUlibrary library);
 
-// The library itself, or a twin of it when its server is lost: that of the current context, if it
-// has one, else any.
+// The library itself, or its instance at another server when its server is lost: that of the
+// current context, if it has one, else any.
 CUlibrary surviving(CUlibrary library);
 
-// The id of this library or kernel in `session`. What is of that session already, is no library or
-// kernel, or has no twin there, stays what it is.
+// The id of this library or kernel in `session`. Handles of that session, handles of other kinds,
+// and handles without a twin there stay unchanged.
 uint64_t twin_of(Session& session, uint64_t id);
 template <typename Handle>
 Handle in_session(Session& session, Handle handle) {

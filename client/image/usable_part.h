@@ -24,7 +24,7 @@ struct UsablePart {
 bool has_machine_code(std::span<const std::byte> container, std::span<const int> capabilities);
 
 // The container without the entries that no GPU of these compute capabilities (90 for 9.0) can use;
-// a driver chooses the same entry from both. Only the headers of what is left out are read. No
+// a driver chooses the same entry from both. Of left-out entries only the headers are read. No
 // part: `container` is to be taken as it is: it is no container, there is little to leave out, or a
 // GPU has no machine code in it (what its driver then takes, or how it refuses, is the driver's
 // own).

@@ -2,7 +2,7 @@
 // library. They are answered in this process.
 //
 // Only slots that those libraries call have a function. Every other slot logs its number once and
-// returns CUDA_ERROR_NOT_SUPPORTED. docs/interoperability.md describes all of it. May be called
+// returns CUDA_ERROR_NOT_SUPPORTED. docs/interoperability.md describes the tables. May be called
 // before cuInit; any thread.
 #pragma once
 

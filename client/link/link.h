@@ -1,4 +1,4 @@
-// Link: the connection to a worker, and what is known of the server behind it. Messages take one
+// Link: the connection to a worker, with data about its server. Messages take one
 // (generated/client/wire); so a room that sends needs no session. A Session is one
 // (client/process/session.h).
 //
@@ -23,7 +23,7 @@ class Link {
  public:
   struct Server {
     std::string version;    // its release
-    wire::OpcodeSet known;  // what it has a message for
+    wire::OpcodeSet known;  // opcodes that it has
   };
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;

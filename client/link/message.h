@@ -1,5 +1,5 @@
-// What every message does on its way: used by generated code, and where a message is made by hand.
-// No exception leaves guarded().
+// Common steps of every message: used by generated code, and where a message is made by hand. No
+// exception leaves guarded().
 #pragma once
 
 #include <capnp/message.h>
@@ -31,7 +31,7 @@ inline CUresult malformed(const char* name) {
       Status(StatusCode::kProtocol, std::string(name) + ": the reply has the wrong form"));
 }
 
-// Runs `body` (CUresult()); what Cap'n Proto or the standard library throws becomes a status.
+// Runs `body` (CUresult()); exceptions of Cap'n Proto and the standard library become a status.
 template <typename Body>
 CUresult guarded(const char* name, Body&& body) noexcept {
   try {

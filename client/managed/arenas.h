@@ -16,7 +16,7 @@ namespace fargpu::client {
 
 class Arenas {
  public:
-  // What a chunk for an allocation of so many bytes has; 0: too many.
+  // The size of a chunk for an allocation of this many bytes; 0: too many.
   static uint64_t chunk_bytes(uint64_t bytes);
 
   struct Allocated {
@@ -29,7 +29,7 @@ class Arenas {
   std::optional<Allocated> take(int device, uint64_t bytes);
   // In a new chunk, which is large enough.
   Allocated add(int device, LocalChunk chunk, uint64_t bytes);
-  // What take() or add() gave, with the same size. The chunk, when nothing else is in it.
+  // The result of take() or add(), with the same size. The chunk, when nothing else is in it.
   std::optional<LocalChunk> give_back(uint64_t address, uint64_t bytes);
 
  private:

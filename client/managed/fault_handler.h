@@ -1,13 +1,13 @@
-// The process's handler of SIGSEGV, which lets accesses to managed memory go on where they are
-// known by their protection (page_access.h). Where they are not, it is not installed; a forked
-// child gets it, if it has no other one, for the line.
+// The process's handler of SIGSEGV, which serves accesses to managed memory if page protection
+// detects them (page_access.h). With userfaultfd it is not installed, except in a forked child
+// without another handler, to print the line.
 //
 // A fault outside of managed memory goes to the handler that was installed before, or ends the
 // process as it would without this one. So does an access to the parent's managed memory in a
 // forked child, after a line that says so. Any thread.
 //
 // While an access waits, the thread's other signals wait, too, as their handlers may touch managed
-// memory; but for those by which a user ends a program.
+// memory; except signals by which a user ends a program.
 #pragma once
 
 #include <cstdint>

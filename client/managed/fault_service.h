@@ -25,10 +25,10 @@ class FaultService {
   void start();
   // Returns when it has been done.
   CUresult ask(uint64_t address, bool is_write);
-  // Returns at once. What is still to be begun is not done twice. What cannot be brought fails, and
-  // the log says why.
+  // Returns at once. A request that has not begun is not repeated. Memory that cannot be fetched
+  // fails, and the log has the reason.
   void post(uint64_t address, bool is_write, uint64_t heard);
-  // What will be wanted, when nobody waits.
+  // Prefetches, while no access waits.
   void post_ahead(uint64_t address);
 
  private:

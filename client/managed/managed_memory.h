@@ -1,4 +1,4 @@
-// ManagedMemory: which contents of a session's managed memory this process has.
+// ManagedMemory: the state of a session's managed memory in this process.
 //
 // Managed memory is device memory of the worker and memory of this process at the same addresses.
 // At each time one of the two has a block: the device, from the moment when work is submitted that
@@ -7,12 +7,12 @@
 //   same     here, too, readable
 //   fresh    zeros in the worker; the application may have written it
 //   changed  the application may have written it; the worker's contents are old
-// give() sends what was changed and makes blocks go away; bring() fetches them. Blocks are whole
+// give() sends changed blocks and makes all blocks away; bring() fetches blocks. Blocks are whole
 // pages of one allocation, and grow with it, so that the system's limit of mappings is kept.
 //
 // Any thread. touch() may be called in a signal handler, on a thread that was not in this class.
-// The lock is held while give() sends, so that work of another thread is not submitted before what
-// it needs; it is not held while bring() waits. any() and any_here() are relaxed loads.
+// The lock is held while give() sends, so that work of another thread is not submitted before its
+// data; it is not held while bring() waits. any() and any_here() are relaxed loads.
 #pragma once
 
 #include <cuda.h>
@@ -40,9 +40,9 @@ class ManagedMemory {
  public:
   static constexpr uint64_t kPage = 4096;
 
-  // Whose an allocation is, as the application says. A GPU with concurrent access lets all work use
-  // it in any case, so all work takes it from this process. While other work runs, the application
-  // gets what is attached to the host or to a stream without a wait for that work.
+  // The attachment of an allocation. On a GPU with concurrent access all work may use it in any
+  // case, so all work takes it from this process. The application may access memory that is
+  // attached to the host or to a stream while other work runs.
   enum class Attachment : uint8_t { kGlobal, kHost, kStream };
   struct Extent {
     uint64_t address = 0;
@@ -58,7 +58,7 @@ class ManagedMemory {
     Context* context = nullptr;  // in which it was made
     Attachment attachment = Attachment::kGlobal;
     advice::RangeAdvice advice{};
-    // What of it the worker has, and may be asked for; empty: all of it.
+    // The parts that the worker has and can send; empty: all of it.
     std::vector<Extent> extents{};
   };
   // A part of an allocation, on its way between the ends.
@@ -67,7 +67,7 @@ class ManagedMemory {
     std::byte* local;
     uint64_t bytes;
     Context& context;
-    std::vector<Extent> parts{};  // of these bytes, those that travel
+    std::vector<Extent> parts{};  // the parts of these bytes that are sent
   };
   // How contents travel; replaced in tests.
   class Wire {
@@ -77,7 +77,7 @@ class ManagedMemory {
     virtual CUresult push(const Piece& piece) = 0;
     // Waits until they are there.
     virtual CUresult fetch(const Piece& piece) = 0;
-    // Waits until what was pushed to memory of the context is there.
+    // Waits until pushed bytes for memory of the context have arrived.
     virtual CUresult finish_pushes(Context& context) = 0;
     // The worker's contents become zeros; waits for that.
     virtual CUresult clear(Context& context, uint64_t address, uint64_t bytes) = 0;
@@ -87,7 +87,8 @@ class ManagedMemory {
     virtual uint64_t most_fetched() = 0;
   };
 
-  // While it lives, what this thread submits is fargpu's own: nothing is given for it.
+  // While it lives, this thread submits fargpu's own work, which takes no managed memory from this
+  // process.
   class OwnWork {
    public:
     OwnWork();
@@ -100,8 +101,8 @@ class ManagedMemory {
   };
   static bool is_own_work();
 
-  // Once, before the first allocation. `is_eager`: all of it comes with a synchronisation after
-  // which no work is left, and may then be used in system calls. The worker gets all of it back.
+  // Once, before the first allocation. `is_eager`: all memory is fetched at a synchronisation after
+  // which no work is left, and may then be used in system calls. Later work gets all of it back.
   // `ask_ahead`, if there is one: another thread is to call bring_ahead(). `ask_show`, if there is
   // one: a thread is to call show_on() until it says false. Both come under the lock.
   using AskAhead = std::function<void(uint64_t address)>;
@@ -116,9 +117,10 @@ class ManagedMemory {
   // Some block is not away, or will not be soon.
   bool any_here() const { return any_here_.load(std::memory_order_relaxed); }
 
-  // Its contents become zeros. With extents they stay what they are in the worker.
+  // Its contents become zeros. With extents the worker's contents stay.
   CUresult add(const Allocation& allocation);
-  // Of the allocation with extents that begins at `address`: one more. What is here is given first.
+  // Of the allocation with extents that begins at `address`: one more. Blocks in this process are
+  // given to the worker first.
   CUresult add_extent(uint64_t address, Extent extent);
   // One less. False: the last one, which it keeps, or there is no such allocation.
   bool remove_extent(uint64_t address, Extent extent);
@@ -132,31 +134,32 @@ class ManagedMemory {
   // Work is about to be submitted. Takes everything from this process. begin_work() comes before,
   // end_work() when it was sent.
   CUresult give();
-  // The same for work that was submitted already and is held: waits until the worker has it all.
+  // The same for work that was submitted and is held: waits until the worker has all memory.
   CUresult give_and_wait();
   void begin_work() { begun_.fetch_add(1, std::memory_order_acq_rel); }
   void end_work() { sent_.fetch_add(1, std::memory_order_acq_rel); }
   // A mark behind all work sent so far; nullopt while work is being sent.
   std::optional<uint64_t> mark() const;
-  // Work is known to be done, with a mark all that was sent before it. What was fetched while work
-  // was running is fetched again.
+  // Work is known to be done, with a mark all that was sent before it. Blocks that were fetched
+  // while work was running are fetched again.
   void work_is_done(std::optional<uint64_t> mark);
 
   enum class Touched : uint8_t { kUnknown, kServed, kNeedsService };
-  // The application's access to this address waits. Or it did when it was heard of, `heard` being
-  // gives() before that: if memory was given since, it may be long over. Then it stands for a read
-  // that changes nothing, and who still waits is heard of again.
+  // The application's access to this address waits, or waited when it was reported. `heard` is the
+  // value of gives() before the report: if memory was given since, the access may have ended. It is
+  // then served as a read, which changes nothing; a thread that still waits is reported again.
   using Heard = std::optional<uint64_t>;
   Touched touch(uint64_t address, bool is_write, Heard heard = std::nullopt);
-  // What touch() could not do without waiting. Afterwards the access is repeated; not heard, it may
-  // have to be touched again.
+  // The part of touch() that has to wait. Afterwards the access is repeated; without `heard` it may
+  // need touch() again.
   CUresult bring(uint64_t address, bool is_write, Heard heard = std::nullopt);
   // How often memory was given.
   uint64_t gives() const { return gives_.load(std::memory_order_acquire); }
-  // What will be touched next, if that is still so. bring() and this are one thread's.
+  // Prefetches the blocks after a sequential access, if it still goes on. bring() and this are
+  // called by one thread.
   void bring_ahead(uint64_t address);
-  // What an access has come to is shown in portions, the first one at once: the application reads
-  // it while this shows the next one. False: all of it is shown.
+  // Fetched blocks are mapped in portions, the first one at once: the application reads it while
+  // this maps the next one. False: all are mapped.
   bool show_on();
   // It could not be brought. Accesses that wait for it fail; so do later ones, until work is given.
   void fail(uint64_t address);
@@ -171,10 +174,10 @@ class ManagedMemory {
     uint64_t block = 0;  // bytes of one
     std::vector<State> states;
     std::unique_ptr<std::byte[]> known;      // with extents: as they came; here alone it counts
-    size_t begin = 0, end = 0;               // what is not away lies in between
+    size_t begin = 0, end = 0;               // of blocks that are not away
     bool failed = false;                     // some of it
-    Run hidden{0, 0};                        // what is here, and was not shown; only a hint
-    Run rest{0, 0};                          // of what is to be shown; only a hint
+    Run hidden{0, 0};                        // fetched but not mapped; only a hint
+    Run rest{0, 0};                          // still to be mapped; only a hint
     uint64_t given = 0;                      // how often it went away
     bool early = false;                      // work was running when contents were fetched
     size_t next = 0, ahead = 1;              // where sequential fetches go on, and how many blocks
@@ -230,8 +233,8 @@ class ManagedMemory {
   std::condition_variable fetched_;
   BlockMap allocations_;  // by address
   std::map<Context*, Pushes> pushes_;
-  std::vector<Blocks*> here_;   // those with blocks that are not away
-  Blocks* fetching_ = nullptr;  // what bring() waits for
+  std::vector<Blocks*> here_;   // allocations with blocks that are not away
+  Blocks* fetching_ = nullptr;  // the wait of bring()
   size_t failed_ = 0;           // allocations of which some has
   bool any_rest_ = false;       // some may have a rest
 };

@@ -1,4 +1,4 @@
-// ManagedState: what a session has for managed memory.
+// ManagedState: a session's state for managed memory.
 #pragma once
 
 #include <mutex>

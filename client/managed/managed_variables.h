@@ -2,9 +2,10 @@
 // managed memory of its own (`__managed__`), at addresses that it has chosen.
 //
 // Their pages are managed memory of this process like other (managed_memory.h), where these
-// addresses are free here. A page may hold variables of several modules, and what the driver has in
-// between; so contents travel variable by variable. Who unloads a module or ends a context ends its
-// variables before the worker does: afterwards the driver may have others there. Any thread.
+// addresses are free here. A page may hold variables of several modules, and data of the driver in
+// between; so contents travel variable by variable. Code that unloads a module or ends a context
+// ends its variables before the worker does: afterwards the driver may have others there. Any
+// thread.
 #pragma once
 
 #include <cuda.h>
@@ -36,7 +37,7 @@ class ManagedVariables {
   // Also one that is known already. CUDA_ERROR_NOT_SUPPORTED: something of this process lies at its
   // addresses. The memory has its wire, and the service has been started.
   CUresult add(const Variable& variable);
-  // Those for which `ended` is true are there no more: an access faults for good.
+  // Variables for which `ended` is true do not exist any more: an access faults for good.
   std::vector<Variable> end(const std::function<bool(const Variable&)>& ended);
   std::vector<Variable> end_of(uint64_t owner);
 

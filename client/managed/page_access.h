@@ -24,7 +24,7 @@ class PageAccess {
   };
 
   virtual ~PageAccess() = default;
-  // Whether a handler of SIGSEGV has to be told of what waits.
+  // Whether accesses that wait are reported by a handler of SIGSEGV.
   virtual bool by_signals() const = 0;
   // Blocks of an allocation whose accesses may differ.
   virtual uint64_t most_blocks() const = 0;
@@ -37,7 +37,7 @@ class PageAccess {
   virtual bool open(const Pages& pages, bool writable) = 0;
   // Reads go on already.
   virtual bool let_write(const Pages& pages) = 0;
-  // What waits, and every other access, fails, until revive() for all pages.
+  // Waiting and later accesses fail, until revive() for all pages.
   virtual void fail(const Pages& pages) = 0;
   virtual void revive(const Pages& all) = 0;
   // Accesses fault for good.

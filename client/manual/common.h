@@ -1,4 +1,5 @@
-// What all hand-written halves need: where the call happens, and the steps that many calls share.
+// Common functions of all hand-written halves: where the call happens, and the steps that many
+// calls share.
 //
 // The manual_cuX functions run below a CallScope that has checked `needs` of the description.
 // `needs: context` means that a usable context is current. They may be called from any thread.
@@ -29,10 +30,10 @@ CUresult remember_managed(Session& session, const char* function, const Object& 
 // Runs work(here), which puts something into the stream for device memory at `address`, or for host
 // memory there and device memory at `other`.
 //
-// A default stream is that of the current context. If the memory is of another server, the work
-// waits for what is in that stream, is done in the default stream of the memory's context, and is
-// over when this returns. A copy between memory of the current context's server and another one is
-// left to the current context. Costs a load while there is one session.
+// A default stream is that of the current context. If the memory belongs to another server, the
+// work waits for the present work of that stream, runs in the default stream of the memory's
+// context, and has ended when this returns. A copy between memory of the current context's server
+// and another one is left to the current context. Costs a load while there is one session.
 CUresult in_default_stream(CUstream stream, CUdeviceptr address, CUdeviceptr other,
                            const std::function<CUresult(const CallTarget&)>& work);
 // The same for an array.
@@ -46,8 +47,9 @@ CUresult at_memory(CUstream stream, CUdeviceptr address, CUdeviceptr other, Work
 }
 
 // Whether a launch with the attribute may record its event. CUDA_ERROR_INVALID_VALUE,
-// CUDA_ERROR_ILLEGAL_STATE or CUDA_ERROR_NOT_SUPPORTED: wrong flags, those of captures outside of
-// one or within one; CUDA_ERROR_INVALID_HANDLE: no event; CUDA_ERROR_NOT_SUPPORTED: one with times.
+// CUDA_ERROR_ILLEGAL_STATE or CUDA_ERROR_NOT_SUPPORTED: wrong flags, for instance flags for
+// captures without a capture or the reverse; CUDA_ERROR_INVALID_HANDLE: no event;
+// CUDA_ERROR_NOT_SUPPORTED: an event with timing.
 CUresult check_event_of_launch(const CUlaunchAttribute& attribute, bool is_captured);
 
 // Answers about functions, alike for CUfunction and CUkernel.
@@ -56,8 +58,8 @@ CUresult parameter_info(const Function& function, size_t index, size_t* offset, 
 CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
                        const std::function<CUresult()>& send);
 
-// The end of a call with `event`: when other processes have the event, the worker has executed the
-// call before it returns, because they may be told.
+// The end of a call with `event`: for an interprocess event the call returns after the worker has
+// executed it, because the program may then notify other processes.
 CUresult flush_interprocess(Session& session, CUevent event, CUresult result);
 CUresult flush_interprocess(Session& session, const Event* event, CUresult result);  // null: none
 

@@ -1,7 +1,7 @@
-// The first half of a context's end: while it still works, those are told that have to use it once
-// more (`client_before` of its kind in schema/api/types.yml). Every call that ends a context begins
-// with this; the other half is end_context() (client/entry/object_ends.h), after the worker's
-// answer.
+// The first half of a context's end: while it still works, parts that must use it once more are
+// notified (`client_before` of its kind in schema/api/types.yml). Every call that ends a context
+// begins with this; the other half is end_context() (client/entry/object_ends.h), after the
+// worker's answer.
 //
 // May wait for work, and calls functions of NVIDIA's runtime that make calls. No lock is held.
 #pragma once

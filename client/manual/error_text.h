@@ -1,4 +1,4 @@
-// What cuGetErrorString says: a short text per CUresult.
+// The texts of cuGetErrorString: a short text per CUresult.
 #pragma once
 
 #include <cuda.h>

@@ -46,7 +46,7 @@ struct Region {
   std::optional<bool> sync_memops{};
   bool reserved = false;  // this process holds an inaccessible mapping at these addresses
   unsigned opened = 0;    // memory of another process: how often cuIpcOpenMemHandle has given it
-  // Memory of a graph: the id of the one whose node makes it, else 0. Its addresses stay known
+  // Memory of a graph: the id of the graph whose node makes it, else 0. Its addresses stay known
   // while it is freed and allocated again.
   uint64_t of_graph = 0;
   // Module or library of a kGlobal, pool of a kPool (0: its device's default pool), else 0.

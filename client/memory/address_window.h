@@ -20,7 +20,7 @@ class AddressWindow {
   bool contains(uint64_t address) const { return address >= begin_ && address < end_; }
   // `bytes` > 0; nullopt: no hole is large enough.
   std::optional<uint64_t> take(uint64_t bytes);
-  // What take() gave, with the same size.
+  // The result of take(), with the same size.
   void give_back(uint64_t address, uint64_t bytes);
 
  private:

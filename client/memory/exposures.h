@@ -1,4 +1,4 @@
-// Exposures: threads that have sent pointers to host memory which they are still exposing. Nothing
+// Exposures: threads that have sent pointers to host memory which they are still exposing. No work
 // that may follow those pointers is sent meanwhile. One per session; any thread.
 #pragma once
 

@@ -16,8 +16,8 @@ class OwnTable {
   // The table has this descriptor, by the same number, and no other. The first call counts. False:
   // the system refuses.
   bool start(int descriptor);
-  // Runs `task` on the thread, one at a time, and returns what it returns. A task waits for nothing
-  // and calls nothing here.
+  // Runs `task` on the thread, one at a time, and returns its result. A task waits for nothing and
+  // calls nothing here.
   long run(const std::function<long()>& task);
 
  private:

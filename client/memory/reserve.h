@@ -1,8 +1,8 @@
-// Address space of this process: what is kept free because the worker's device memory lies there,
-// and what is chosen for host memory that device code will access.
+// Address space of this process: ranges that are kept free because the worker's device memory lies
+// there, and ranges for host memory that device code will access.
 //
 // A device pointer must never be a valid host address in this process, or a cuMemcpy with unified
-// addresses could not tell the two apart. Any thread.
+// addresses could not distinguish the two. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -214,7 +214,7 @@ bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byt
       return errno == ENOENT;  // it is not watched any more, so nobody waits
     }
   }
-  // Nobody was woken who waits for what was open.
+  // Threads that wait for pages which were open already have not been woken yet.
   if (was_open && writable) return let_write(address, bytes);
   if (was_open) retry(address, bytes);
   return true;

@@ -2,7 +2,7 @@
 //
 // Memory that is watched and whose pages are not mapped makes the thread that touches it wait, in a
 // system call, too, until the pages are opened. For memory of a file in memory (memfd) only: its
-// contents stay while pages are closed. A forked child has nothing of it. With kWrites pages may be
+// contents stay while pages are closed. A forked child does not have it. With kWrites pages may be
 // opened for reading alone, and pages that have no memory wait, too.
 //
 // A program that closes descriptors which it does not know leaves watched memory watched: accesses
@@ -34,22 +34,22 @@ class UserFaults {
   using Clock = std::chrono::steady_clock;
   enum class Kind : uint8_t { kAccesses, kWrites };
   explicit UserFaults(Kind kind = Kind::kAccesses) : kind_(kind) {}
-  // OK: the system lets this process serve its faults, also those of system calls. Otherwise why
-  // not.
+  // OK: the system lets this process serve its faults, including faults of system calls. Otherwise
+  // why not.
   static Status probe(Kind kind = Kind::kAccesses);
 
   // Before everything else; does nothing when it is open. False: the system refuses.
   bool open();
   // Until accesses wait, wake() was called, or the time has come.
   void wait(std::optional<Clock::time_point> until);
-  // An access that waits until its page is open, or did so when this heard of it.
+  // An access that waits until its page is open, or waited when it was reported.
   struct Access {
     uint64_t address;
     bool is_write;
   };
   static constexpr size_t kMostAccesses = 16;
   using Accesses = std::array<Access, kMostAccesses>;
-  // Those that are heard of now, in `found`. What does not fit is left for the next wait().
+  // The reported accesses, in `found`. The rest is left for the next wait().
   std::span<const Access> take(Accesses& found);
   void wake();
 
@@ -57,12 +57,12 @@ class UserFaults {
   bool watch(uint64_t address, size_t bytes) const;
   void unwatch(uint64_t address, size_t bytes) const;
   static void close(uint64_t address, size_t bytes);
-  // Also what is open already.
+  // Includes pages that are open already.
   void open(uint64_t address, size_t bytes) const;
   // With kWrites: for reading alone, or for writing, too. `local`: the other mapping of the pages,
   // by which they get memory. False: the system has refused.
   bool open_as(uint64_t address, size_t bytes, bool writable, std::byte* local) const;
-  // What is open for reading alone.
+  // Pages that are open for reading only.
   bool let_write(uint64_t address, size_t bytes) const;
   // Accesses that wait are tried again.
   void retry(uint64_t address, size_t bytes) const;

@@ -1,5 +1,5 @@
-// Connection: a management session with one server. Used by any thread, for one call each; nothing
-// comes but answers.
+// Connection: a management session with one server. Used by any thread, for one call each; only
+// answers arrive.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace fargpu::nvml {
 
-// A GPU of the job, as the server told of it.
+// A GPU of the job, from the server's answer.
 struct ServersDevice {
   std::string uuid;  // "GPU-..."
   std::string serial;
@@ -27,7 +27,7 @@ struct ServersDevice {
 
 class Connection final : public rpc::NoticeSink {
  public:
-  // Connects and says hello. The Status' code tells the kinds of failure apart.
+  // Connects and says hello. The Status' code is the kind of failure.
   static Result<std::unique_ptr<Connection>> open(const std::string& server,
                                                   const std::optional<bootstrap::JobTicket>& job,
                                                   const client::Settings& settings);

@@ -1,4 +1,4 @@
-// What an exported function of NVML does around its work. No exception leaves a function of C.
+// The work of an exported NVML function around its call. No exception leaves a function of C.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace fargpu::nvml {
 
-// Logs what was caught.
+// Logs the caught exception.
 nvmlReturn_t failed(const char* what);
 
 template <typename Work>

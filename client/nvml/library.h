@@ -1,8 +1,8 @@
-// Library: what the process has between nvmlInit and the last nvmlShutdown: a connection to each
-// server of the job, and the job's GPUs as one list. Any thread; whoever uses it holds a share.
+// Library: the state of the process between nvmlInit and the last nvmlShutdown: a connection to
+// each server of the job, and the job's GPUs as one list. Any thread; its users hold a shared_ptr.
 //
 // A child of fork() goes on as with NVIDIA's library: handles stay valid, and its first call opens
-// connections of its own. It never touches those of its parent.
+// connections of its own. It never touches its parent's connections.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Device {
   unsigned index = 0;  // in the process
   std::string uuid;
   ServersDevice told;
-  uint32_t domain = 0;  // PCI: another one than told.domain where several servers use that
+  uint32_t domain = 0;  // PCI: differs from told.domain if several servers use that domain
 };
 
 class Library {

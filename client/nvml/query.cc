@@ -17,7 +17,7 @@ namespace {
 
 // Once for each name.
 void tell_unknown(const char* name, const std::string& server) {
-  // No child of fork() finds it locked by a thread that it does not have.
+  // A child of fork() must not find the mutex locked by a thread that it does not have.
   static std::mutex mutex;
   static const int registered =
       pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });

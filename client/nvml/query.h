@@ -1,6 +1,6 @@
 // Query: one call of NVML that the server answers. Generated code puts the arguments in, in their
-// order, asks, and takes the outputs out. What is wrong with an argument, or with the session, is
-// kept, and the rest of the steps does nothing: end() says what became of it. One thread.
+// order, asks, and takes the outputs out. An error of an argument or of the session is kept, and
+// later steps do nothing: end() returns the result. One thread.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace fargpu::nvml {
 
-// A number of elements, no more than what one item may hold.
+// A number of elements, limited by the size of an item.
 template <typename Count>
 Count limited(Count count, size_t element) {
   const uint64_t most = schema::kMaxItemBytes / element;
@@ -93,7 +93,7 @@ class Query {
   void take_data(void* to, uint64_t bytes);
   // The version stays the caller's.
   void take_versioned(void* to, uint32_t version);
-  // Whether there is an answer in what was just taken.
+  // Whether the item just taken has an answer.
   bool took(const void* to) const {
     return result_ == NVML_SUCCESS && to != nullptr && !reader_.broken();
   }

@@ -1,5 +1,5 @@
-// Records of arrays, mipmapped arrays, textures and surfaces: what the application described them
-// by. Filled in before the application learns the handle; then only `parts` change.
+// Records of arrays, mipmapped arrays, textures and surfaces: the application's descriptions of
+// them. Filled in before the application learns the handle; then only `parts` change.
 #pragma once
 
 #include <cuda.h>

@@ -29,12 +29,12 @@ enum class ContextState : uint8_t {
   kInactive,
   kActive,
   kDestroyed
-};  // inactive: a primary context that nobody retains
+};  // inactive: a primary context that is not retained
 
 struct Context final : Object {
   static constexpr size_t kNotAsked = ~size_t{0};
-  // Of a green context made into a CUcontext: the primary context that it is part of. All that is
-  // made in a green context lives in that one, but for streams; null: it is no green context.
+  // Of a green context converted to a CUcontext: its primary context, in which all its objects live
+  // except streams; null: not a green context.
   Context* home = nullptr;
   uint64_t green = 0;  // of a green context: its CUgreenCtx
   uint16_t wire_id = 0;
@@ -62,13 +62,13 @@ struct GreenContext final : Object {
   Context* converted = nullptr;  // set before the application knows the handle
 };
 
-// The context that owns what is made in `context`: itself, but for a green one.
+// The context that owns objects made in `context`: itself, or the home of a green context.
 inline Context* home_of(Context* context) {
   return context != nullptr && context->home != nullptr ? context->home : context;
 }
 
-// A context in one of its lives: what comes to its end later asks whether that life is over. It is
-// over before anything that lived in the context is told of the end.
+// A context in one of its lives. A later operation asks whether that life is over; it is over
+// before any object of the context is notified of the end.
 class ContextEpoch {
  public:
   explicit ContextEpoch(const Context& context)
@@ -105,10 +105,10 @@ class ContextTable {
   // nullptr: `session` has no such context. Of a green one: its home.
   Context* find_wire(uint16_t wire_id, unsigned session = 0) const;
   void activate(Context& context, unsigned flags);
-  // The session with this number is lost: its contexts fail from now on, also those that are yet to
-  // become active.
+  // The session with this number is lost: its contexts fail from now on, including contexts that
+  // become active later.
   void lose(unsigned session);
-  // The context ends; what lives in it is for end_context() to end (client/entry/object_ends.h).
+  // The context ends; end_context() (client/entry/object_ends.h) ends the objects that live in it.
   // `now`: kInactive for primaries, kDestroyed for others.
   void retire(Context& context, ContextState now);
   // How often a context became active.
@@ -120,9 +120,9 @@ class ContextTable {
   HandleTable& handles_;
   mutable std::mutex mutex_;
   std::array<std::atomic<Context*>, kMaxDevices> primaries_{};  // by visible ordinal
-  std::deque<Context*> destroyed_;  // those that still have a handle, oldest first
+  std::deque<Context*> destroyed_;  // contexts that still have a handle, oldest first
   std::vector<std::unique_ptr<Object>> past_;
-  std::array<std::atomic<Context*>, 65536> by_wire_{};  // those that are no primary ones
+  std::array<std::atomic<Context*>, 65536> by_wire_{};  // all contexts that are not primary
   std::bitset<size_t{1} << rpc::kSessionBits> lost_;    // sessions; guarded by mutex_
   uint32_t next_wire_ = kFirstCreated;
   std::atomic<uint64_t> next_unique_{1};
@@ -132,7 +132,8 @@ class ContextTable {
 // The calling thread's stack. While a green context is current, so is its home: only what is about
 // streams, and what names the current context, asks for the green one.
 //
-// The top is apart from the rest so that reading it touches no heap. Only context.cc writes it.
+// The top is a separate member, so that reading it touches no heap memory. Only context.cc writes
+// it.
 struct CurrentContexts {
   Context* top;    // never a green one
   Context* green;  // `top` is its home

@@ -42,8 +42,7 @@ struct Device {
     attributes[static_cast<size_t>(id)] = value;
     known.set(static_cast<size_t>(id));
   }
-  // Attributes of what cannot work over a network, or does not yet, become 0 where the driver
-  // reported them.
+  // Attributes of features that cannot work over a network, or do not yet, become 0.
   void hide_what_does_not_work();
 };
 

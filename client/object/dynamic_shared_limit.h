@@ -1,7 +1,7 @@
-// The most dynamic shared memory that a program has set for a function, while it is certain what
-// the driver has. Libraries set the same value before every launch: nothing has to be sent then.
-// What a thread sets while another one does is not certain: nobody knows which the server took
-// last. Any thread.
+// The limit of dynamic shared memory that a program has set for a function, while the driver's
+// value is certain. Libraries set the same value before every launch: nothing has to be sent then.
+// Limits set by two threads at once are not certain: their order at the server is unknown. Any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class DynamicSharedLimit {
     int bytes;
   };
   mutable std::mutex mutex_;
-  std::map<int, Known> of_device_;  // as set last, in whatever context
+  std::map<int, Known> of_device_;  // as set last, in any context
   int settings_ = 0;                // under way
   bool at_once_ = false;            // there was more than one
 };

@@ -54,7 +54,8 @@ class HandleTable {
   // A record that was taken, and that other threads may have found before: it is freed as one that
   // was erased.
   void bury(std::unique_ptr<Object> object);
-  // In no particular order, without a lock: what is made or erased meanwhile may be left out.
+  // In no particular order, without a lock: objects that are made or erased meanwhile may be left
+  // out.
   void for_each(const std::function<void(Object&)>& visit) const;
 
  private:

@@ -1,5 +1,5 @@
-// Records of modules, libraries and their functions, and of links. They hold what the server
-// returned with the load, so that launches and queries need no round trip.
+// Records of modules, libraries and their functions, and of links. They hold the server's results
+// of the load, so that launches and queries need no round trip.
 //
 // A Function stands for a CUfunction or a CUkernel. Its layout is filled in before the application
 // learns its handle, and never changes. Its attributes are per device and change only through the
@@ -33,7 +33,7 @@ struct Parameter {
 // Attribute values of one function on one device.
 using FunctionAttributes = std::array<std::atomic<int>, kFunctionAttributes>;
 
-// What the setters of CUDA 3's launch interface have set.
+// The values of CUDA 3's launch interface.
 struct LegacyLaunch {
   std::array<unsigned, 3> block{1, 1, 1};
   unsigned shared_bytes = 0;
@@ -98,7 +98,7 @@ struct JitOptions {
 struct LinkRecord final : Object {
   std::mutex mutex;  // all members; held during calls, as a link serves one thread at a time
   JitOptions jit;
-  std::vector<std::byte> image;  // what cuLinkComplete gave, valid until cuLinkDestroy
+  std::vector<std::byte> image;  // the result of cuLinkComplete, valid until cuLinkDestroy
 };
 
 }  // namespace fargpu::client

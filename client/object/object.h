@@ -1,5 +1,5 @@
-// What the client knows of one live CUDA object (stream, event, module, ...): the base of the
-// records in the handle table.
+// The client's record of one live CUDA object (stream, event, module, ...): the base of the records
+// in the handle table.
 //
 // A record is written before it is published and is immutable afterwards, but for the atomics that
 // a derived record says it has. The handle table owns all records; a record found there stays
@@ -18,7 +18,7 @@ class Session;
 // A session, as the records name it that are made in it.
 struct Owner {
   Session* session = nullptr;
-  unsigned number = 0;  // among those of the process; part of every id
+  unsigned number = 0;  // number of the session in the process; part of every id
 };
 
 struct Object {
@@ -34,8 +34,8 @@ struct Object {
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
   virtual ~Object() = default;
-  // It is in the table no more: what must not wait until the record is freed goes now. Only of
-  // kinds whose ends the part `records` is told (schema/api/types.yml).
+  // It is in the table no more: releases resources that must not wait until the record is freed.
+  // Only for kinds whose ends the part `records` is notified of (schema/api/types.yml).
   virtual void ended() {}
   rpc::HandleKind kind() const { return rpc::handle_kind(id); }
 };

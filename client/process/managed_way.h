@@ -13,10 +13,10 @@ struct ManagedWay {
   std::string why;  // for a person
 };
 
-// What FARGPU_MANAGED and the system say. An error, which names the variable: it is malformed, or
-// wants what the system does not give.
+// The mechanism by FARGPU_MANAGED and the system. An error names the variable: the value is
+// malformed, or the system does not support it.
 Result<ManagedWay> choose_managed_way();
-// The same error, without a look at what is not wanted.
+// The same errors, but userfaultfd is probed only if FARGPU_MANAGED requires it.
 Status check_managed_way();
 
 }  // namespace fargpu::client

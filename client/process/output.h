@@ -1,5 +1,5 @@
-// What device code printed, and what the driver wrote to stderr: collected when it arrives, written
-// to the application's stdout and stderr at the next call that returns.
+// Output of device code, and the driver's output on stderr: collected when it arrives, written to
+// the application's stdout and stderr at the next call that returns.
 //
 // The worker sends output before the reply of the synchronisation that made it visible, so writing
 // at the end of that call keeps the order of native CUDA. append() only copies. Any thread.
@@ -16,8 +16,8 @@ namespace fargpu::client {
 class Output {
  public:
   void append(std::span<const std::byte> bytes, bool to_stderr = false);
-  // Writes what is there through C's stdout and stderr, so that it mixes rightly with the
-  // application's own printf.
+  // Writes pending output through C's stdout and stderr, in order with the application's own
+  // printf.
   void drain() {
     if (pending_.load(std::memory_order_acquire)) write();
   }

@@ -51,10 +51,10 @@ class Process {
   // cuInit: connects when that has not happened. Prints one line when it fails. A failure is not
   // final: the next call tries again, but prints no second line for the same reason.
   CUresult initialise();
-  // The oldest driver's version of all servers, connecting if need be; what this library implements
-  // when there is no server.
+  // The oldest driver's version of all servers, connecting if need be; the version that this
+  // library implements when there is no server.
   int driver_version();
-  // What a call that needs cuInit returns in this state; CUDA_SUCCESS when it may go on.
+  // The result of a call that needs cuInit in this state; CUDA_SUCCESS when it may go on.
   CUresult check() const {
     const ProcessState now = state();
     return now == ProcessState::kReady ? CUDA_SUCCESS : result_in(now);

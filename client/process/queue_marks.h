@@ -1,8 +1,7 @@
 // QueueMarks: places in the streams of a session that the worker says it has reached.
 //
-// A mark lies behind what was submitted to its stream before. The worker is asked by fgQueueMark
-// and answers with a notice. What an application may not be ahead of waits for marks
-// (client/stream/stream_queue.h). Any thread.
+// A mark lies behind the earlier work of its stream. The worker is asked by fgQueueMark and answers
+// with a notice. The limits of pending work use marks (client/stream/stream_queue.h). Any thread.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +34,8 @@ class QueueMarks {
                        const Stream& stream) {
     wait(queue, queue->position() + 1, places, stream);
   }
-  // Asks, unless that is under way, when what is in the queue is done; does not wait.
+  // Requests a mark behind the present work of the queue, unless a request is under way; does not
+  // wait.
   void follow(const std::shared_ptr<StreamQueue>& queue, const Stream& stream);
   // A mark behind everything submitted so far to the stream.
   std::shared_ptr<StreamQueue> set(const Stream& stream);

@@ -46,14 +46,14 @@ namespace timeline {
 class SessionTimeline;  // client/timeline/session_timeline.h
 }  // namespace timeline
 
-// What the worker said in its Welcome.
+// The worker's Welcome.
 struct Snapshot {
   uint64_t session_id = 0;
   int driver_version = 0;
   std::string driver_name;
   std::vector<Device> devices;    // its visible ones, in the application's order
-  std::vector<int> capabilities;  // 90 for 9.0: of all its devices, also those that are not visible
-  wire::OpcodeSet unavailable;    // what its driver lacks
+  std::vector<int> capabilities;  // 90 for 9.0: of all its devices, including invisible ones
+  wire::OpcodeSet unavailable;    // functions that its driver lacks
   uint64_t max_bulk_bytes = 0;
   uint32_t max_body_bytes = 0;
 };
@@ -98,7 +98,7 @@ class Session final : public Link, public rpc::NoticeSink {
   StagingRings staging_rings{*this, host_calls, remote_host};
   SessionStreamWords stream_words{*this, host_calls};
   ImageUploads image_uploads;
-  HostTurns host_turns;  // outlives the functions of what follows
+  HostTurns host_turns;  // outlives the functions of the members below
   HostCalls host_calls;
   OrderedCopies ordered_copies{host_calls};
   ValueWaits value_waits;
@@ -115,7 +115,7 @@ class Session final : public Link, public rpc::NoticeSink {
 
   // nullptr: the visible device with this ordinal is none of this session's.
   const Device* device(int ordinal) const {
-    // They follow each other, unless CUDA_VISIBLE_DEVICES mixes those of several servers.
+    // They are consecutive, unless CUDA_VISIBLE_DEVICES mixes devices of several servers.
     const auto index = static_cast<size_t>(static_cast<int64_t>(ordinal) - first_device);
     if (index < snapshot.devices.size() && snapshot.devices[index].ordinal == ordinal) [[likely]]
       return &snapshot.devices[index];
@@ -193,8 +193,7 @@ class Session final : public Link, public rpc::NoticeSink {
 };
 
 // Connects to all servers that the settings name, says hello and waits for the workers. All
-// sessions or none. The Status' code tells the kinds of failure apart (process.cc makes a CUresult
-// of it).
+// sessions or none. The Status' code is the kind of failure (process.cc maps it to a CUresult).
 Result<std::vector<std::unique_ptr<Session>>> connect(Tables& tables, const Settings& settings);
 
 }  // namespace fargpu::client

@@ -1,5 +1,5 @@
-// Watchdog: reports calls that take too long on stderr, with stream and thread, and what the worker
-// does meanwhile. Off by default; FARGPU_WATCHDOG=10s switches it on and sets the limit.
+// Watchdog: reports calls that take too long on stderr, with stream, thread and the worker's
+// present work. Off by default; FARGPU_WATCHDOG=10s switches it on and sets the limit.
 //
 // Each such call is reported once. Off, it costs one relaxed load per call. Any thread.
 #pragma once

@@ -1,5 +1,5 @@
-// What is known of a name: a function of the driver, or one of CUDA's runtime library that needs
-// one. Constant tables; any thread.
+// The data of a name: a function of the driver, or one of CUDA's runtime library that needs one.
+// Constant tables; any thread.
 #pragma once
 
 #include <cstddef>

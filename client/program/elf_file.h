@@ -1,4 +1,4 @@
-// What the file of a program or shared library says by itself: a 64-bit little-endian ELF file.
+// The contents of the file of a program or shared library: a 64-bit little-endian ELF file.
 //
 // The file is untrusted: every offset and count is checked against its size, which may be a sparse
 // file's, and against limits of memory and time; it may change while it is read. No file that it
@@ -32,8 +32,8 @@ class ElfFile {
   // any of the driver are left out.
   const std::vector<Undefined>& undefined() const { return undefined_; }
   // Calls visit() for each text that may name a function of the driver: "cu", an upper-case letter,
-  // letters, digits and underscores, between other characters and a NUL, in what the loader maps;
-  // names of symbols are left out.
+  // letters, digits and underscores, between other characters and a NUL, in mapped segments; names
+  // of symbols are left out.
   Status for_each_name(const std::function<void(std::string_view)>& visit) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a program's files need of the driver that fargpu lacks, as far as they say so themselves:
+// Driver functions that a program's files need and that fargpu lacks, as far as the files show it:
 // symbols that they leave to the loader, names that they may ask for, functions of the runtime
 // library that need one. Nothing is run, and no other file is looked for. Any thread.
 #pragma once
@@ -13,7 +13,7 @@ namespace fargpu::scan {
 
 enum class How {
   kSymbol,   // an undefined symbol: the file calls it
-  kName,     // a text beside a function that finds functions by name: it may ask for it
+  kName,     // a string, in a file that looks functions up by name
   kRuntime,  // it calls a function of the runtime library that needs this one
 };
 

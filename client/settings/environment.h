@@ -1,6 +1,6 @@
-// When settings count, and where relative paths in them begin: FARGPU_* are those of the moment
-// when a library of ours is loaded, with the working directory of that moment. CUDA's own variables
-// keep the driver's time, which is its first call.
+// When settings count, and where relative paths in them begin: FARGPU_* have the values of the
+// moment when a client library is loaded, with the working directory of that moment. CUDA's own
+// variables keep the driver's time, which is its first call.
 #pragma once
 
 #include "common/base/kept_environment.h"
@@ -18,8 +18,8 @@ Status export_absolute_paths();
 
 // Called when a library is loaded, before the program's main() or within its dlopen(). Read now,
 // since the program may give up the right to read them: the token and the certificates of
-// authorities, where they are ordinary files, and what tells which host this is. A failure is left
-// to the attempt to connect, which reports it.
+// authorities, if they are ordinary files, and the identity of this host. A failure is left to the
+// attempt to connect, which reports it.
 void take_environment();
 
 }  // namespace fargpu::client

@@ -1,5 +1,5 @@
 // Identities of the GPUs of several servers, made unique in a process, for all libraries alike.
-// Pure functions of what the servers said, so every process of a job gets the same answers.
+// Pure functions of the servers' answers, so every process of a job gets the same results.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// To which jobs this process belongs, one per server: those of FARGPU_JOB, which `fargpu run` sets,
-// or jobs of its own that its children find there. Call while connecting.
+// To which jobs this process belongs, one per server: the jobs of FARGPU_JOB, which `fargpu run`
+// sets, or jobs of its own, which it puts there for its children. Call while connecting.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace fargpu::client {
 
-// What FARGPU_JOB says, in the order of the servers. Without it new tickets, which are put there
+// The jobs of FARGPU_JOB, in the order of the servers. Without it new tickets, which are put there
 // for the children of this process; none when the process has several threads, because others may
 // be reading the environment: then the process is a job by itself at each server. kInvalidArgument:
 // the variable makes no sense, or is for another number of servers.

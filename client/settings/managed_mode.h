@@ -1,4 +1,4 @@
-// When the contents of managed memory come to this process.
+// When the contents of managed memory are fetched to this process.
 //
 //   FARGPU_MANAGED   auto (default), touched, userfaultfd, signal or eager
 #pragma once
@@ -8,11 +8,11 @@
 namespace fargpu::client {
 
 enum class ManagedMode {
-  kAuto,         // as kTouched, but as kSignal beside an adapter
+  kAuto,         // as kTouched, but as kSignal on a host with an adapter
   kTouched,      // as kUserfaultfd where the system allows it, otherwise as kSignal
   kUserfaultfd,  // system calls wait, too
   kSignal,       // system calls fail
-  kEager,        // as kSignal, and all of it with a synchronisation: then system calls can use it
+  kEager,        // as kSignal, and all memory at a synchronisation: then system calls can use it
 };
 
 // A malformed value is an error that names the variable.

@@ -1,5 +1,5 @@
-// When the contents of mapped pinned memory come to this process, where it is not shared with the
-// worker.
+// When the contents of mapped pinned memory are fetched to this process, if it is not shared with
+// the worker.
 //
 //   FARGPU_MAPPED   touched, where the system lets faults be served; eager; or auto (default):
 //                   touched, unless this host has an adapter
@@ -13,8 +13,8 @@ namespace fargpu::client {
 
 enum class MappedMode {
   kAuto,
-  kTouched,  // a block when it is touched
-  kEager,    // all that has changed with every synchronisation
+  kTouched,  // a block on access
+  kEager,    // all changes at every synchronisation
 };
 
 // A malformed value is an error that names the variable.

@@ -68,7 +68,7 @@ struct Settings {
 
 Result<Settings> read_settings();
 
-// CUDA_VISIBLE_DEVICES as it is now; cuInit counts, whatever was connected before it.
+// CUDA_VISIBLE_DEVICES as it is now; its value at cuInit counts.
 std::optional<std::string> visible_devices_now();
 
 // The ordinals that CUDA_VISIBLE_DEVICES selects, in its order. `uuids`: of the session's GPUs by

@@ -29,10 +29,10 @@ struct HostFunction {
   void* user_data = nullptr;
   CUstream stream = nullptr;  // as the application gave it
   uint16_t device = 0;        // HostCalls::device_key of the stream's; 0: not known
-  // What the function uses: let go of on its thread when it has run and the worker knows, or by
-  // whoever finds that it will not run.
+  // Data that the function uses: released on its thread when it has run and the worker knows, or by
+  // the thread that finds that it will not run.
   std::shared_ptr<void> keeps{};
-  std::shared_ptr<void> turns{};  // that it takes in its stream (HostTurns); likewise
+  std::shared_ptr<void> turns{};  // its turns (HostTurns); released likewise
 };
 
 class HostCalls {
@@ -58,13 +58,13 @@ class HostCalls {
   static void run(const Due& due);
   void ended(const Due& due);
   // The session is lost. Stream callbacks still run, with `status`; host functions do not. All
-  // waits end, also those for a function that runs.
+  // waits end, also waits for a running function.
   void lost(CUresult status);
   // Whether functions are in streams, running, or not yet reported to the worker as returned. While
   // there are any, memory that an asynchronous copy reads may still change in stream order, and
   // calls that make the driver wait for streams must not be sent.
   bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
-  // Functions only, without what hold() counts.
+  // Functions only, without the count of hold().
   bool functions() const { return functions_.load(std::memory_order_acquire) != 0; }
   // Something else of this process holds, or may hold, a stream of the device until release():
   // counts as a function that is outstanding. hold() may wait as add() does; release() does not
@@ -93,11 +93,12 @@ class HostCalls {
   // A stream of one context waits for work of another one: from now on a load on any device waits
   // for the functions of all.
   void join_contexts() { joined_.store(true, std::memory_order_relaxed); }
-  // The same for a call in which a driver waits at times only: waits until no function is left,
-  // kPatience at most, since functions may wait for what comes next. In vain it waits once a
-  // period(). False: functions are left; nothing has begun; the executor must not make the call.
+  // The same for a call in which a driver waits at times only: waits until no function is left, but
+  // kPatience at most, since functions may wait for a later call of the program. In vain it waits
+  // once a period(). False: functions are left; nothing has begun; the executor must not make the
+  // call.
   bool begin_short_load(uint16_t device);
-  // Likewise, until nothing holds a stream of the device. The call is made in any case.
+  // The same, until no stream of the device is held. The call is made in any case.
   bool begin_short_drain(uint16_t device);
   static constexpr std::chrono::milliseconds kPatience{500};
   // Bounds the wait of add(): an earlier function may wait for the new one, and the load waits for

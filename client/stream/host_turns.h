@@ -22,7 +22,7 @@
 
 namespace fargpu::client {
 
-// Any thread. Outlives the functions that it was told of. `lost` ends a wait.
+// Any thread. Outlives the functions that it counts. `lost` ends a wait.
 class HostTurns {
  public:
   // Streams may share a queue of the driver, so this is for all streams of a session. Some are left
@@ -43,8 +43,8 @@ class HostTurns {
 
   using Lost = std::function<bool()>;
   // Before `functions` enter the stream one behind the other; `beside_legacy_work`: the stream is
-  // blocking, and work of the legacy stream may not have ended. What is returned is to live until
-  // they have run, and to be given to has_entered() when they are in the stream.
+  // blocking, and work of the legacy stream may not have ended. The result must live until the
+  // functions have run, and must be passed to has_entered() when they are in the stream.
   std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
                             const std::function<bool()>& beside_legacy_work, const Lost& lost);
   void has_entered(const std::shared_ptr<void>& functions);

@@ -22,12 +22,12 @@ class QueueLimit {
   static constexpr uint64_t kMost = 960;  // the driver's own work, and the first operation of each
                                           // further stream, need places too
 
-  // A stream's part of what is counted; guarded by the mutex of its session's limit.
+  // A stream's part of the count; guarded by the mutex of its session's limit.
   class Share {
     friend class QueueLimit;
     uint64_t period = 0;   // of host functions (HostCalls::period) in which it was counted
     uint64_t waiting = 0;  // operations that may be waiting
-    bool ahead = false;    // the next one belongs to those that were counted last
+    bool ahead = false;    // the next operation belongs to the last counted group
   };
 
   // To be called before an operation enters the stream of `share`, or before `places` of them at

@@ -21,7 +21,7 @@ class StreamQueue {
  public:
   static constexpr uint32_t kMost = 960;
   static constexpr uint32_t kStep = 240;
-  // What a driver takes into the queue itself counts by its bytes, too: parameters of launches, and
+  // Data that a driver copies into the queue counts by its bytes, too: parameters of launches, and
   // copies from ordinary memory up to 64 KiB. The whole queue has 4 MiB (seen on an H100 with
   // driver 580: 735 launches with 4000 bytes, 250 copies of 16 KiB, 63 of 64 KiB).
   static constexpr uint32_t kBytesOfPlace = 4300;
@@ -51,7 +51,7 @@ class StreamQueue {
   // position(): how many operations were submitted. done(position): a synchronisation has shown
   // that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_relaxed); }
-  // Whether what was submitted may be unfinished.
+  // Whether submitted work may be unfinished.
   bool may_have_work() const {
     return distance(reached_.load(std::memory_order_acquire), position()) > 0;
   }

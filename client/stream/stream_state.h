@@ -1,7 +1,7 @@
-// StreamState: what the client knows of one stream of the worker.
+// StreamState: the client's state of one stream of the worker.
 //
-// The record of a stream has one, and so has each context for its legacy stream. It is shared with
-// what is under way, because a stream may be destroyed while a thread waits for room in it.
+// The record of a stream has one, and so has each context for its legacy stream. Pending operations
+// share it, because a stream may be destroyed while a thread waits for space in it.
 #pragma once
 
 #include <atomic>

@@ -30,9 +30,9 @@ class ClockRelation {
   Exchange first_, last_;
 };
 
-// What is to be added to all times of the worker so that none lies outside of what causes it and
-// what it causes: the least by amount of the numbers from `at_least` to `at_most`, which the events
-// allow; where they contradict each other, the middle.
+// The correction of all times of the worker that puts every event between its cause and its effect:
+// the least by amount of the numbers from `at_least` to `at_most`, which the events allow; where
+// they contradict each other, the middle.
 int64_t least_correction(int64_t at_least, int64_t at_most);
 
 }  // namespace fargpu::client::timeline

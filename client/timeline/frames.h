@@ -1,5 +1,5 @@
-// The frames of one session as this end sees them, and what becomes of them together with the
-// worker's records: slices of its lanes. Any thread; the lock is held for no wait.
+// The frames of one session in the client, joined with the worker's records: slices of its lanes.
+// Any thread; the lock is held for no wait.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class Lane : uint8_t {
   kFrames,   // the executor's: slices do not overlap
   kPosted,   // its work between frames: the same
   kRequest,  // from when a frame was given to the transport until the worker began it
-  kWaits,    // from when the worker had done what it could until it could answer
+  kWaits,    // from the end of the executor's part until the answer was known
   kAnswer,   // from when the answer was given to the transport until it was seen here
 };
 
@@ -42,7 +42,7 @@ class Frames final : public rpc::FrameObserver {
 
   // How many records the worker has at least, when it has them of all frames.
   size_t noted_since_match() const;
-  // Records in the worker's order, those that follow the ones of the last time.
+  // Records in the worker's order, following the last call's.
   std::vector<Slice> match(std::span<const wire::TimelineRecord> records,
                            const ClockRelation& clocks);
   // Frames that were left out because there were `most`.

@@ -9,7 +9,7 @@
 
 namespace fargpu::client::timeline {
 
-// The lanes of one session are those of a process of their own, whose number no real one has.
+// The lanes of one session belong to an artificial process, with a number that no real process has.
 uint64_t process_of(unsigned session);
 // Their names. `server`: as the program was given it.
 std::string name_lanes(uint64_t process, const std::string& server);

@@ -1,8 +1,7 @@
-// The part of a Chrome trace (client/call/trace.h) that is not the program's calls: what becomes of
-// the frames of one session on the wire and in its worker, by this process' monotonic clock.
-//
-// The worker notes what it does (server/core/timeline.h); its notes are fetched when half of their
-// room may be used, and at the end. Any thread, but start() and finish(): once each.
+// The part of a Chrome trace (client/call/trace.h) that is not the program's calls: the frames of
+// one session on the wire and in its worker, by this process' monotonic clock. The worker records
+// its work (server/core/timeline.h); its notes are fetched when half of their room may be used, and
+// at the end. Any thread, but start() and finish(): once each.
 #pragma once
 
 #include <cuda.h>
@@ -29,8 +28,8 @@ class SessionTimeline {
 
   // For the channel; null: nobody is to be told.
   rpc::FrameObserver* observer() { return known_ ? &frames_ : nullptr; }
-  // When the session is connected: relates the clocks, and asks for the worker's notes. What fails
-  // here or later stands in the trace.
+  // When the session is connected: relates the clocks, and asks for the worker's notes. Failures
+  // here or later appear in the trace.
   void start();
   // After a call that waited. Does nothing while another thread fetches.
   void fetch_if_half_full();
@@ -51,7 +50,7 @@ class SessionTimeline {
   const bool known_;  // the server knows the calls
   const uint64_t records_;
   Frames frames_;
-  std::mutex mutex_;  // what follows; held while the worker is asked
+  std::mutex mutex_;  // the members below; held during requests to the worker
   bool on_ = false;
   Exchange last_;
   uint64_t dropped_ = 0;

@@ -9,7 +9,7 @@ namespace fargpu::client::where {
 
 struct Module {
   std::string path;     // empty: it has no file
-  uint64_t base = 0;    // what its addresses in memory have more than those in its file
+  uint64_t base = 0;    // difference of its addresses in memory and in its file
   uintptr_t begin = 0;  // differs from module to module; 0: the address is in none
 };
 Module module_of(const void* address);

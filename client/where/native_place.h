@@ -5,7 +5,7 @@
 
 namespace fargpu::client::where {
 
-// Before the first look: what walks the stack is loaded.
+// Before the first look: loads the stack unwinder.
 void begin_native();
 // The innermost function of the calling thread's stack that is neither of this library nor of
 // CUDA's runtime library: "app: step(float)", or "app+0x12ab", an address in the file, where the

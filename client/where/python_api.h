@@ -10,7 +10,7 @@ struct PyThreadState;
 struct PythonApi {
   int (*is_initialized)();
   int (*is_finalizing)();
-  PyThreadState* (*current)();         // of whoever holds the GIL, or of this thread; may be null
+  PyThreadState* (*current)();         // of the GIL's holder or this thread; may be null
   PyThreadState* (*of_this_thread)();  // whether it holds the GIL or not
   int (*add_pending_call)(int (*)(void*), void*);
   // Only with the GIL.
@@ -40,8 +40,8 @@ struct PythonApi {
   }
 };
 
-// nullptr: there is no Python in the process, or one that lacks them. Any thread. What is loaded
-// with RTLD_LOCAL is not seen.
+// nullptr: there is no Python in the process, or one that lacks them. Any thread. Libraries loaded
+// with RTLD_LOCAL are not seen.
 const PythonApi* python_api();
 
 }  // namespace fargpu::client::where

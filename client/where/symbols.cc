@@ -42,7 +42,7 @@ class MappedFile {
     if (offset > all_.size() || count > all_.size() - offset) return {};
     return all_.subspan(offset, count);
   }
-  // Those of them that are whole; none where they are not aligned.
+  // The complete entries; none if the table is not aligned.
   template <typename T>
   std::span<const T> table(uint64_t offset, uint64_t size) const {
     const std::span<const char> part = bytes(offset, size);

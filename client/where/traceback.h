@@ -14,8 +14,8 @@ struct Frame {
   std::string function;
 };
 
-// What faulthandler writes of a thread, the innermost frame first. Lines that are no frames, or
-// that were cut, are left out.
+// faulthandler's output for a thread, innermost frame first. Lines that are no frames, or that were
+// cut, are left out.
 std::vector<Frame> parse_traceback(std::string_view text);
 
 // A file of Python itself or of an installed package, as its path says.
@@ -23,7 +23,7 @@ bool is_library(std::string_view file);
 
 // "train.py:88 in step".
 std::string to_text(const Frame& frame);
-// The same, of a library's file what is behind site-packages, dist-packages or lib/python3.x.
+// The same; a library's file without the path up to site-packages, dist-packages or lib/python3.x.
 std::string to_text_of_library(const Frame& frame);
 
 }  // namespace fargpu::client::where

@@ -1,5 +1,5 @@
-// What copies of all forms share: where their ends are, what they must be ordered behind, which way
-// they take. Below a CallScope; any thread.
+// Common parts of all forms of copies: their ends, their order, their route. Below a CallScope; any
+// thread.
 #pragma once
 
 #include "client/manual/common.h"

@@ -1,4 +1,4 @@
-// What halves of calls need for objects that several processes have. Any thread.
+// Functions of halves of calls about objects that several processes share. Any thread.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,16 @@
 
 namespace fargpu::client {
 
-// Runs `share`. What other processes do with memory of this session, or this one with theirs, must
-// not be told apart from a copy that has returned too early: no copy does from here on, unless
-// `share` fails.
+// Runs `share`. Another process could observe that a copy has returned before its end, so from here
+// on no copy does, unless `share` fails.
 CUresult sharing(Session& session, const std::function<CUresult()>& share);
 
-// A descriptor for the program with the ticket, for call `name`. A driver lets programs that are
-// started by exec have those of pools (`inherited`), and not those of memory.
+// A descriptor for the program with the ticket, for call `name`. As with a driver, a program
+// started by exec inherits descriptors of pools (`inherited`), but not of memory.
 CUresult give_ticket_file(const char* name, const TicketBytes& ticket, bool inherited,
                           int* descriptor);
 
-// A driver that is not told of a device has no memory of it: says that, for call `name`.
+// Refuses memory of a device that CUDA_VISIBLE_DEVICES hides, with a line for call `name`.
 CUresult refuse_hidden_device(const char* name);
 
 // Runs import(session, context) for the session whose server gave the ticket out: the current one,

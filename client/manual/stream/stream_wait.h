@@ -8,7 +8,7 @@
 
 namespace fargpu::client {
 
-// What cuStreamSynchronize does. Any thread.
+// The implementation of cuStreamSynchronize. Any thread.
 CUresult wait_for_stream(Session& session, uint16_t context, CUstream stream);
 
 }  // namespace fargpu::client

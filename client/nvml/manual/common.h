@@ -1,4 +1,4 @@
-// What hand-written client halves of NVML share.
+// Common parts of hand-written client halves of NVML.
 #pragma once
 
 #include <algorithm>

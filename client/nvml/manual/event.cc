@@ -21,7 +21,7 @@ struct Sets {
 
 Sets& sets() {
   static Sets* const made = [] {
-    // No child of fork() finds it locked by a thread that it does not have.
+    // A child of fork() must not find the mutex locked by a thread that it does not have.
     pthread_atfork([] { sets().mutex.lock(); }, [] { sets().mutex.unlock(); },
                    [] { sets().mutex.unlock(); });
     return new Sets;

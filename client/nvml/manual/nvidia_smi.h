@@ -1,7 +1,6 @@
 // The table of functions that NVIDIA's nvidia-smi asks for before anything else. It is not
-// published: what is known of it was seen from outside, with nvidia-smi of R535, R550, R555 and
-// R580. nvidia-smi does not start without the table, and goes on when most of its functions are
-// refused.
+// published: its behaviour was derived from nvidia-smi of R535, R550, R555 and R580. nvidia-smi
+// does not start without the table, and goes on when most of its functions are refused.
 #pragma once
 
 namespace fargpu::nvml {
