@@ -1,5 +1,5 @@
 // Lines for the user of the program that runs on the simulated GPU: why code was refused, why a
-// kernel failed. A real driver has no such lines, and programs rarely show what they got instead.
+// kernel failed. A real driver prints no such lines, and programs rarely show the error codes.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace fargpu::sim {
 // info; elsewhere into the log as an error. FARGPU_LOG=off silences it. Thread safe.
 void report_to_program(std::string_view text);
 
-// What of the lines is shown. Not thread safe.
+// The lines to show. Not thread safe.
 class ProgramReport {
  public:
   static constexpr size_t kMostLines = 50;

@@ -2,8 +2,8 @@
 // used twice: a stale or made-up handle is not found, and a handle of one kind is not found as
 // another.
 //
-// Thread safe. An object lives as long as somebody holds the shared_ptr that find() returned, also
-// after it left the registry.
+// Thread safe. An object lives as long as a shared_ptr from find() exists, also after it left the
+// registry.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the environment says about the simulated GPUs. Read once, by cuInit.
+// The settings of the simulated GPUs from the environment. Read once, by cuInit.
 //
 // FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T),
 // FARGPU_SIM_COMPUTE_CAPABILITY ("9.0", or one for each GPU, like "8.0,9.0"; the last one is also
@@ -12,8 +12,9 @@
 // FARGPU_SIM_CONTEXT_END (milliseconds) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" or
 // "MIG-<uuid>" prefixes).
 //
-// Processes with the same FARGPU_SIM_SHARED have the memory of the GPUs together: what one has
-// taken is not free for the others (sim/memory/host_usage.h). A fargpud gives its workers a file.
+// Processes with the same FARGPU_SIM_SHARED have the memory of the GPUs together: memory that one
+// process has taken is not free for the others (sim/memory/host_usage.h). A fargpud gives its
+// workers a file.
 //
 // FARGPU_SIM_CONTEXT_END is the time that a context takes to end, and a process that has one. A
 // process that is killed ends at once. (A real driver takes its time then, too.)
@@ -67,8 +68,8 @@ struct Settings {
   bool prohibited = false;  // no context can be made: CU_COMPUTEMODE_PROHIBITED
   // For tests: before one task of four, a stream waits for a random time of up to this much.
   int jitter_microseconds = 0;
-  // Calls that wait for a context's work keep every other thread out of it meanwhile, as a driver
-  // that waits while it holds its locks.
+  // Calls that wait for a context's work block all other threads of the context meanwhile, like a
+  // driver that waits while it holds its locks.
   bool locked_waits = false;
   // Making a stream waits for the host functions that run; so does the end of an executable graph
   // of which a launch is under way.
@@ -78,8 +79,8 @@ struct Settings {
   Hang nvml_hang = Hang::kNone;
   // Reservations lie where they are asked for; false: where the driver chooses, always.
   bool wanted_addresses = true;
-  int queue_places = 1021;   // how much may wait in a stream before who submits more waits
-  std::string shared;        // the file that says what all processes have; empty: each has its own
+  int queue_places = 1021;   // pending operations of a stream before a submission waits
+  std::string shared;        // memory file of all processes; empty: none
   size_t context_bytes = 0;  // that a context takes
   int context_end_milliseconds = 0;
   int slot = 0;              // where device memory lies, see above

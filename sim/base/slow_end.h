@@ -13,8 +13,8 @@
 
 namespace fargpu::sim {
 
-// From now on the process ends `time` after it was told to, if `slow` says so then; called on a
-// thread of its own. Once in a process. kSystem: the system does not let it.
+// From now on the process ends `time` after the request to end, if `slow` returns true then; called
+// on a thread of its own. Once in a process. kSystem: the system does not let it.
 Status end_slowly(std::chrono::milliseconds time, std::function<bool()> slow);
 
 }  // namespace fargpu::sim

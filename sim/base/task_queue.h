@@ -3,7 +3,7 @@
 // waited for; they always belong to work submitted earlier, so no cycle can arise.
 //
 // Thread safe. The thread keeps the queue alive; dropping the last outside reference lets it finish
-// what is queued.
+// its queued tasks.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace fargpu::sim {
 
-// What a task takes of its queue (TaskQueue::take_place).
+// The places and turns of a task in its queue (TaskQueue::take_place).
 struct QueuePlace {
   size_t places = 0;
   size_t bytes = 0;
@@ -39,7 +39,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   // So much work may wait in a stream, as counted on an H100 (driver 580): the call that submits
   // more waits until some has begun. Events and host functions take no place.
   static constexpr size_t kPlaces = 1021;
-  // What the queue itself has to keep: parameters of launches, bytes of small copies.
+  // The memory that the queue itself keeps: parameters of launches, bytes of small copies.
   static constexpr size_t kBytes = size_t{4} << 20;
   // Work behind a host function takes one more thing, until it begins; each host node of a graph
   // takes two of them.
@@ -53,8 +53,8 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
   void push(Task task);
   // Waits until there is a place for a task that is about to be pushed, which keeps `bytes` in the
-  // queue. What is returned goes with the task. `places`, `turns`: of a graph's nodes. More places
-  // than kPlaces wait until the queue is idle, more turns than kTurns until all are given back.
+  // queue. The result belongs to the task. `places`, `turns`: of a graph's nodes. More places than
+  // kPlaces wait until the queue is idle, more turns than kTurns until all are given back.
   QueuePlace take_place(size_t bytes = 0, size_t places = 1, size_t turns = 0,
                         bool is_host_function = false);
   // Claims an idle queue for the calling thread, which then runs one task itself and calls

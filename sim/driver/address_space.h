@@ -1,5 +1,5 @@
-// Virtual memory management of the process: reserved address ranges and what is mapped into them.
-// Thread safe.
+// Virtual memory management of the process: reserved address ranges and their mappings. Thread
+// safe.
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
-// What every entry point of the library begins with. The target defines what makes cuda.h declare
-// all functions, old ABIs and per-thread variants too, with default visibility, so that a
+// The common beginning of every entry point of the library. The target defines what makes cuda.h
+// declare all functions, old ABIs and per-thread variants too, with default visibility, so that a
 // definition needs no more than its name.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fargpu::sim {
 
-// Logs what an entry point threw.
+// Logs the exception of an entry point.
 CUresult unexpected(const std::exception& error);
 
 // No exception leaves an entry point.
@@ -97,8 +97,8 @@ CUresult with_stream(CUstream handle, Body&& body) noexcept {
 
 // A description of memory that belongs to a context; the caller fills in the rest.
 Allocation owned_by(Context& context);
-// Waits for what may still use an allocation: the work of the context and of its device's primary
-// context.
+// Waits for work that may still use an allocation: the work of the context and of its device's
+// primary context.
 void quiesce(Context& context, const Allocation& allocation);
 
 // Handle <-> number, for objects in the registry.

@@ -1,8 +1,8 @@
 // Stream capture, as far as streams and events know it: work of a stream that takes part in a
 // capture becomes nodes of a graph (sim/graph/stream_capture.h).
 //
-// All captures are guarded by one mutex, that of Captures. Whoever holds it may take the mutex of
-// all graphs, not the other way round.
+// All captures are guarded by one mutex, that of Captures. It is locked before the mutex of all
+// graphs.
 #pragma once
 
 #include <cuda.h>
@@ -24,7 +24,7 @@ struct Event;
 struct GreenContext;
 struct Stream;
 
-// What an event stands for that was recorded in a captured stream.
+// The position of an event that was recorded in a captured stream.
 struct CapturedPlace {
   std::weak_ptr<Capture> capture;
   std::vector<CUgraphNode> nodes;
@@ -62,7 +62,8 @@ class Captures {
   // --- with the mutex
   void add(std::shared_ptr<Capture> capture);
   void remove(Capture& capture);
-  // Those that streams of the context began; those that others take part in become invalid.
+  // Ends captures that streams of the context began; other captures with streams of the context
+  // become invalid.
   void remove_of(const Context& context);
   // The capture that the stream takes part in, or nullptr.
   std::shared_ptr<Capture> of(const Stream& stream) const;
@@ -72,9 +73,9 @@ class Captures {
   // Whether a stream of the green context takes part in one; they become invalid with `ends`.
   bool of_green(const GreenContext& green, bool ends) const;
 
-  // --- without it: what becomes of a call during captures (`capture` in the description). An
-  // error ends the captures that are in its way.
-  // `event`: that of the call; one that stands for a place in a capture is refused for that.
+  // --- without it: the behaviour of a call during captures (`capture` in the description). An
+  // error ends the captures that are in its way. `event`: that of the call; one that stands for a
+  // place in a capture is refused for that.
   CUresult unsafe(CUevent event = nullptr);
   CUresult unsafe_or_legacy(CUstream stream);
   CUresult forbidden(CUstream stream, bool ends);
@@ -108,9 +109,9 @@ std::optional<CUresult> capture_node(const Context& context, const std::shared_p
 // ordinary wait.
 std::optional<CUresult> captured_wait(const Context& context, const std::shared_ptr<Stream>& stream,
                                       Event& event);
-// What a question about an event is answered that stands for a place in a capture.
+// The answer to a query of an event with a position in a capture.
 CUresult asked_place(const CapturedPlace& place, bool ends);
-// A stream that is destroyed ends what it takes part in, and so does a context.
+// The end of a stream ends its captures, and so does the end of a context.
 void end_captures_of(const Stream& stream);
 void end_captures_of(const Context& context);
 

@@ -34,7 +34,7 @@ class Checkpoint {
   // of another user.
   static CUresult ask(int process, const Request& request, int32_t* value = nullptr);
 
-  // At the end of cuInit. Without a socket nobody can ask.
+  // At the end of cuInit. Without a socket there are no requests.
   void start(Driver& driver);
 
  private:

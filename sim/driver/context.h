@@ -28,7 +28,7 @@ namespace fargpu::sim {
 class Device;
 struct GreenContext;
 
-// The host nodes of a graph, and what a launch takes of a queue's turns for them
+// The host nodes of a graph, and the turns that a launch takes for them in a queue
 // (TaskQueue::kTurns).
 struct GraphFunctions {
   size_t count = 0;
@@ -71,12 +71,12 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> create_stream(unsigned flags, int priority,
                                         std::shared_ptr<GreenContext> green = nullptr);
   void forget_stream(const std::shared_ptr<Stream>& stream);
-  // Queues work, to run after `extra` and after what the ordering rules ask for.
+  // Queues work, to run after `extra` and after earlier work by the ordering rules.
   Fence submit(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                std::vector<Fence> extra = {});
-  // Of work that others wait for by an event: `make` shows the event where the work ends, and says
-  // what there is to run. No other thread submits to the context meanwhile, so a stream that waits
-  // for the event never has its place ahead of the work. It must not call the context.
+  // Of work that others wait for by an event: `make` receives the event at the end of the work, and
+  // returns the work. No other thread submits to the context meanwhile, so a stream that waits for
+  // the event never has its place ahead of the work. It must not call the context.
   using Make = std::function<std::function<void()>(const Fence& done)>;
   Fence submit_made(const std::shared_ptr<Stream>& stream, const Make& make,
                     std::vector<Fence> extra = {});
@@ -89,20 +89,20 @@ class Context : public std::enable_shared_from_this<Context> {
   // Settings::locked_waits no other thread can submit to the context while it waits for turns.
   Fence submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t places,
                      GraphFunctions functions);
-  // As submit(), and waits; runs it on the calling thread when nothing is ahead of it.
+  // As submit(), and waits; runs it on the calling thread when no work is ahead of it.
   void submit_and_wait(const std::shared_ptr<Stream>& stream, std::function<void()> run);
-  // Queues work that runs after everything the context was given so far, apart from all streams.
-  // Here and below `green` means only the streams of that green context; null: all.
+  // Queues work outside of all streams that runs after all earlier work of the context. Here and
+  // below `green` means only the streams of that green context; null: all.
   Fence submit_after_all(const Make& make, const GreenContext* green = nullptr);
   // Work of the context that a launch in a stream of another one does. It belongs to none of the
   // streams here: only waits for the whole context see it.
   void add_from_elsewhere(Fence done);
   // All later work of the context waits for the fence.
   void gate(Fence fence, GreenContext* green = nullptr);
-  // What must be done for the stream to count as idle.
+  // The work that must end for the stream to count as idle.
   std::vector<Fence> outstanding(const std::shared_ptr<Stream>& stream) const;
   std::vector<Fence> outstanding(const GreenContext* green = nullptr) const;
-  // Wait, show what kernels printed, and return the sticky error.
+  // Wait, print the output of kernels, and return the sticky error.
   CUresult synchronize(const std::shared_ptr<Stream>& stream);
   CUresult synchronize(const GreenContext* green = nullptr);
   // The same, before something is freed that work may use. With Settings::locked_waits no thread
@@ -127,7 +127,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Context(Device& device, unsigned flags, bool primary);
   bool has_limit(CUlimit limit) const;
   void prune_streams();
-  // What functions take in a blocking stream that will wait for the legacy stream.
+  // The turns of functions in a blocking stream that will wait for the legacy stream.
   size_t turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const;
   // Whether the next work of a stream that waits for the legacy one is right behind its function.
   bool take_legacy_function();
@@ -142,7 +142,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Device& device_;
   const uint64_t id_;
   const bool primary_;
-  CUcontext handle_ = nullptr;  // set once, before the context is known to anybody
+  CUcontext handle_ = nullptr;  // set once, before the context is published
   std::atomic<unsigned> flags_;
   std::atomic<int> error_{CUDA_SUCCESS};
   std::atomic<bool> alive_{true};

@@ -1,5 +1,5 @@
-// Device memory as one context's kernels see it: its own device, peers it was given access to, host
-// memory known to CUDA, and what was mapped with access for its device.
+// Device memory as one context's kernels see it: its own device, accessible peers, host memory
+// known to CUDA, and mappings with access for its device.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ class DeviceMemory;
 
 class ContextMemory final : public MemoryMap {
  public:
-  // `allocations` and `memory` outlive it. `device`: ordinal; `context`: id of the owner of what
-  // allocate() gives.
+  // `allocations` and `memory` outlive it. `device`: ordinal; `context`: id of the owner of memory
+  // from allocate().
   ContextMemory(AllocationMap& allocations, DeviceMemory& memory, int device, uint64_t context);
 
   std::optional<Range> find(uint64_t address, size_t bytes) const override;

@@ -59,7 +59,7 @@ class Device {
   unsigned primary_flags() const;
   void set_primary_flags(unsigned flags);
 
-  // --- pools: the one that cannot be destroyed, and the one that cuMemAllocAsync uses
+  // --- pools: the default pool, which cannot be destroyed, and the pool that cuMemAllocAsync uses
   std::shared_ptr<Pool> default_pool() const;
   std::shared_ptr<Pool> current_pool() const;
   void set_current_pool(std::shared_ptr<Pool> pool);

@@ -1,6 +1,6 @@
-// What green contexts are made from: the multiprocessors of a simulated GPU, and how they are split
+// The resources of green contexts: the multiprocessors of a simulated GPU, and how they are split
 // into groups. A CUdevResource is a value; its padding says which part of which split it is, so
-// that one that nobody made is known. Nothing here changes what kernels may use. Any thread.
+// that an invented one is recognised. Kernels use the whole GPU in any case. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +26,7 @@ CUdevResource to_resource(const Partition& partition);
 // False: the structure is no multiprocessors. Their count may have been changed.
 bool from_resource(const CUdevResource& resource, Partition* partition);
 // Groups of at least `wanted` multiprocessors, `groups` of them at most: how many there are. `size`
-// becomes what each has.
+// becomes the size of each.
 unsigned split_groups(const Partition& input, unsigned flags, unsigned wanted, unsigned groups,
                       unsigned* size);
 uint64_t next_split();

@@ -48,7 +48,7 @@ class Driver {
   // nullptr: no such ordinal.
   Device* device(int ordinal) const;
   const Settings& settings() const { return settings_; }
-  // What all processes have taken of the GPUs; null: each has its own.
+  // The GPU memory of all processes; null: each has its own.
   const std::shared_ptr<HostUsage>& host_usage() const { return host_usage_; }
   // How many contexts there are.
   std::atomic<int>& contexts() { return contexts_; }

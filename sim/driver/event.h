@@ -45,7 +45,7 @@ struct Event {
     return record;
   }
 
-  // A record begins, which `done` ends: what is to run when the stream is there. For
+  // A record begins, which `done` ends: the task to run when the stream has reached it. For
   // Context::submit_made(): of two threads that record at once, the later in the stream is the
   // latest of the event.
   std::function<void()> begin_record(const Fence& done) {
@@ -62,8 +62,7 @@ struct Event {
 
   const std::weak_ptr<Context> context;
   const unsigned flags;
-  // Of an event for several processes, set before it is known to anybody; then it counts, not
-  // `record`.
+  // For an interprocess event, set before it is published; then it counts, not `record`.
   std::shared_ptr<SharedEvent> shared;
   bool opened = false;  // of another process
   std::mutex mutex;

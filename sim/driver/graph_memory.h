@@ -2,8 +2,8 @@
 // and memory behind it from its first launch to a trim; programs may use it between a launch and
 // the free that follows.
 //
-// A free counts in two steps: the call (claim_free) decides who frees, the stream (end) does it.
-// Thread safe.
+// A free counts in two steps: the call (claim_free) decides which node frees, the stream (end) does
+// it. Thread safe.
 #pragma once
 
 #include <cuda.h>

@@ -22,7 +22,7 @@ class Context;
 class Device;
 struct Stream;
 
-// What cuDevResourceGenerateDesc makes. Never destroyed: the API has no function for it.
+// The result of cuDevResourceGenerateDesc. Never destroyed: the API has no function for it.
 struct ResourceDescription {
   static constexpr ObjectKind kKind = ObjectKind::kResourceDescription;
   Partition partition;

@@ -1,9 +1,9 @@
 // Interprocess: memory and events of a simulated GPU that other processes on this machine use, by
 // handles of 64 bytes.
 //
-// A handle names the exporting process and descriptors of it, which others open through /proc: the
-// memory file of the GPU, a page of what is exported, the page of an event. So a handle ends with
-// its process, what was opened before stays. Thread safe.
+// A handle names the exporting process and its descriptors, which importers open through /proc: the
+// memory file of the GPU, a page about the export, the page of an event. So a handle ends with its
+// process; opened objects stay. Thread safe.
 #pragma once
 
 #include <cuda.h>
@@ -42,7 +42,7 @@ class SharedEvent {
   int descriptor() const { return page_.descriptor(); }
 
  private:
-  // Of a record, until the one with a number larger by kRecords is reached.
+  // The state of a record, until the record whose number is larger by kRecords is reached.
   struct Record {
     std::atomic<uint64_t> reached;  // its number, or that of an earlier one
     std::atomic<int32_t> process;

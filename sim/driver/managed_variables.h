@@ -1,8 +1,8 @@
 // Variables with .attribute(.managed), as a real driver (580) keeps them: in managed memory of its
 // own, at addresses that it chooses, one page for variables of several modules.
 //
-// An object of this class has those of one module, or of one library, whose modules in all contexts
-// share them. They end with it. Any thread.
+// An object of this class has the variables of one module, or of one library, whose modules in all
+// contexts share them. They end with it. Any thread.
 #pragma once
 
 #include <cuda.h>

@@ -27,7 +27,7 @@ struct Library;
 // PTX texts that make up one module.
 using ImageTexts = std::shared_ptr<const std::vector<std::string>>;
 
-// What a program may change about a function.
+// The settings of a function that a program may change.
 struct FunctionSettings {
   std::atomic<int> max_dynamic_shared{0};
   std::atomic<int> carveout{-1};
@@ -37,7 +37,7 @@ struct FunctionSettings {
   std::atomic<bool> used{false};
 };
 
-// What the launch interface of CUDA 3 keeps in a function between calls; guarded by mutex.
+// The state of CUDA 3's launch interface in a function; guarded by mutex.
 struct OldLaunch {
   std::mutex mutex;
   std::array<unsigned, 3> block = {1, 1, 1};
@@ -108,7 +108,7 @@ CUresult parameter_info(const KernelInfo& info, size_t index, size_t* offset, si
 CUresult find_global(const Module& module, const char* name, CUdeviceptr* address, size_t* bytes);
 
 // --- loading; `problem` receives one line when the result is not CUDA_SUCCESS
-// `managed`: those of the library; null: the module has its own.
+// `managed`: the library's variables; null: the module has its own.
 CUresult load_texts(Context& context, const ImageTexts& texts,
                     std::shared_ptr<ManagedVariables> managed, std::shared_ptr<Module>* module,
                     std::string* problem);
@@ -121,8 +121,8 @@ CUresult library_module(Library& library, Context& context, std::shared_ptr<Modu
 // Image -> texts, or CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE ...
 CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts,
                         std::string* problem);
-// What is wrong with the texts of one input of a link, as far as they can be judged before the
-// others are there: names that nothing defines yet are no error, and hide the ones behind them.
+// Errors in the PTX of one input of a link that can be found without the other inputs: names that
+// nothing defines yet are no error, and hide the ones behind them.
 CUresult check_before_linking(const Context& context, const std::vector<std::string>& texts,
                               std::string* problem);
 // The error that a refused PTX text gives.

@@ -1,6 +1,6 @@
 // Physical memory of virtual memory management: bytes of a device that have no address until they
-// are mapped, at several addresses if wanted. They live in one memory file per device, those that
-// other processes may have in files of their own.
+// are mapped, at several addresses if wanted. They lie in one memory file per device; exportable
+// memory has a file of its own.
 #pragma once
 
 #include <cuda.h>
@@ -44,7 +44,7 @@ class PhysicalMemory {
   // nullptr: out of memory.
   static std::shared_ptr<PhysicalMemory> create(Device& device, uint64_t bytes,
                                                 const CUmemAllocationProp& properties);
-  // What another process, or this one, has exported. It is charged to its maker alone.
+  // Memory that another process, or this one, has exported. It is charged to its maker alone.
   static std::shared_ptr<PhysicalMemory> import(Device& device, SharedFile file);
   ~PhysicalMemory();
   PhysicalMemory(const PhysicalMemory&) = delete;
@@ -59,7 +59,8 @@ class PhysicalMemory {
   bool is_shareable() const { return shared_ && !imported_; }
   // Puts the bytes from `offset` on at an address inside a reservation.
   bool map_at(uint64_t address, uint64_t bytes, uint64_t offset) const;
-  // The bytes themselves, for what has no address on the GPU; nullptr: there is no room for them.
+  // The bytes themselves, for memory without an address on the GPU; nullptr: there is no room for
+  // them.
   uint8_t* bytes_at(uint64_t offset);
 
   // --- the handle; a released one can come back through cuMemRetainAllocationHandle

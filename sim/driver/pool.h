@@ -1,6 +1,6 @@
-// A memory pool of one device: gives device memory to stream-ordered allocations and keeps what was
-// freed, up to the release threshold, for the next one of the same size. One that another process
-// has exported gives none: its memory comes by Interprocess. Thread safe.
+// A memory pool of one device: gives device memory to stream-ordered allocations and keeps freed
+// memory, up to the release threshold, for the next allocation of the same size. One that another
+// process has exported gives none: its memory is opened by Interprocess. Thread safe.
 #pragma once
 
 #include <cuda.h>
@@ -31,8 +31,8 @@ class Pool {
   bool is_default() const { return is_default_; }
   uint64_t handle() const { return handle_; }
   void set_handle(uint64_t handle) { handle_ = handle; }
-  // Of a pool that was made for several processes, or by another one (is_import); set before
-  // anybody knows the pool.
+  // Of a pool that was made for several processes, or by another one (is_import); set before the
+  // pool is published.
   void share(SharedPool shared, bool is_import) {
     shared_ = std::move(shared);
     is_import_ = is_import;
@@ -67,7 +67,7 @@ class Pool {
   Device& device_;
   const bool is_default_;
   const uint64_t max_bytes_;  // 0: no limit of its own
-  uint64_t handle_ = 0;       // set once, before anybody knows the pool
+  uint64_t handle_ = 0;       // set once, before the pool is published
   std::optional<SharedPool> shared_;
   bool is_import_ = false;
   std::atomic<bool> exported_{false};

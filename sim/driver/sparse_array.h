@@ -1,6 +1,6 @@
 // The memory of a sparse array or mipmapped array: tiles of 64 KiB that the program maps, one by
 // one, into memory of its own, and per layer the tail of the levels that are smaller than a tile.
-// What has no memory reads as 0, and nothing can be written there.
+// Tiles without memory read as 0, and writes to them are ignored.
 //
 // Kept alive by the images of its levels. Memory that is mapped stays as long as it is. Thread
 // safe.
@@ -40,7 +40,7 @@ class SparseArray {
     std::shared_ptr<PhysicalMemory> memory;
     uint64_t offset = 0;
   };
-  // INVALID_VALUE: not whole tiles of it, or the memory is too small.
+  // INVALID_VALUE: the range is not a multiple of tiles, or the memory is too small.
   CUresult check(const CUarrayMapInfo& info, std::shared_ptr<PhysicalMemory> memory,
                  Change* change);
   void apply(const Change& change);

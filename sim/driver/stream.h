@@ -1,5 +1,5 @@
-// A stream of one context: the order of its work and what it must know about itself. Submission
-// goes through the context, which knows the rules between streams.
+// A stream of one context: the order of its work, and its properties. Submission goes through the
+// context, which knows the rules between streams.
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
-// Texture and surface objects: the descriptions that the program gave, and what kernels see.
-// Immutable; an array that one was made of is kept as long as it.
+// Texture and surface objects: the program's descriptions, and the image for kernels. Immutable; an
+// array that one was made of is kept as long as it.
 #pragma once
 
 #include <cuda.h>

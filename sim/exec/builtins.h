@@ -1,6 +1,5 @@
 // Functions of the device runtime that programs call and the engine provides: vprintf,
-// __assertfail, malloc, free, and those about graphs that kernels launch and nodes that they
-// update.
+// __assertfail, malloc, free, and functions for device graph launch and device-updatable nodes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Bulk copies in their executable form (cp.async.bulk). Instr::imm is the index of one in its
-// program. Copies are done where they are issued: whoever waits for one finds it complete.
+// program. Copies are done where they are issued: a wait finds them complete.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// The PTX engine's face towards the simulated driver: ask about kernels, run a grid. What loads PTX
-// text is run/load.h. Knows nothing of streams, contexts or handles. A Program is immutable after
-// load and may be run by several threads at once.
+// The PTX engine's face towards the simulated driver: ask about kernels, run a grid. run/load.h
+// loads PTX text. Knows nothing of streams, contexts or handles. A Program is immutable after load
+// and may be run by several threads at once.
 #pragma once
 
 #include <array>
@@ -87,7 +87,7 @@ class MemoryMap {
   // memory.
   virtual uint64_t allocate(size_t bytes) = 0;
   virtual void release(uint64_t address) = 0;
-  // What a kernel's value of a texture or surface object stands for; null: nothing. Thread safe.
+  // The image of a kernel's texture or surface value; null: nothing. Thread safe.
   virtual std::shared_ptr<const Texture> texture(uint64_t) const { return nullptr; }
   virtual std::shared_ptr<const Surface> surface(uint64_t) const { return nullptr; }
 };
@@ -109,11 +109,11 @@ struct Fault {
   size_t bytes = 0;
   int ptx_line = 0;
   std::string text;  // one line for the log: all of the above and the instruction
-  // kAssert: what the driver prints, a line for each thread that failed; at most 1 MiB.
+  // kAssert: the driver's output, a line for each thread that failed; at most 1 MiB.
   std::string messages{};
 };
 
-// What device code may do with graphs. Implemented by the driver; thread safe. The results are
+// The graph operations of device code. Implemented by the driver; thread safe. The results are
 // cudaError_t, as the device code gets them.
 class DeviceGraphs {
  public:

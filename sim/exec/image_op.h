@@ -1,5 +1,4 @@
-// What an instruction of the texture unit or of surfaces says beyond its operands, as it travels in
-// Instr::imm.
+// The modifiers of a texture or surface instruction, encoded in Instr::imm.
 #pragma once
 
 #include <bit>

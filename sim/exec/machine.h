@@ -4,7 +4,7 @@
 // Divergence: a warp holds disjoint paths (a lane mask with its own program counter). A divergent
 // branch makes a Join for its reconvergence point; paths that arrive there wait and continue as one
 // when all expected lanes are there or gone. A join is broken (the arrived lanes go on alone) when
-// nothing else of the warp can run, or when the rest of it spins: that gives each lane the forward
+// no other lane of the warp can run, or when the others spin: that gives each lane the forward
 // progress that programs with locks between lanes rely on. Registers are columns per lane, so paths
 // of one warp share one register stack without conflict, at any call depth.
 //
@@ -32,8 +32,8 @@ struct ProgramCode;
 struct FunctionCode;
 class DeviceHeap;
 
-// Windows of the generic address space that are not global memory. Above what user space can map,
-// within 48 bits.
+// Windows of the generic address space that are not global memory. Above the addresses of user
+// space, within 48 bits.
 inline constexpr uint64_t kSharedWindow = 0x8000'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x8100'0000'0000;
 inline constexpr uint64_t kParamWindow = 0x8200'0000'0000;
@@ -154,11 +154,11 @@ class RangeCache {
 // The object that this worker used last. Valid for one grid.
 template <typename Object>
 struct ObjectCache {
-  uint64_t value = 0;  // what kernels name it by
+  uint64_t value = 0;  // its name in kernels
   std::shared_ptr<const Object> object;
 };
 
-// What a handler sees. `mask` are the lanes that execute the instruction.
+// The view of a handler. `mask` are the lanes that execute the instruction.
 struct Exec {
   uint8_t* bases[4] = {};
   uint32_t mask = 0;

@@ -33,7 +33,7 @@ class MemoryBarrier {
     bytes = static_cast<int32_t>(sum);
     return true;
   }
-  // The phase ends when nobody and nothing is waited for.
+  // The phase ends when no arrivals and no bytes are pending.
   void finish_phase() {
     if (pending != 0 || bytes != 0) return;
     ++phase;
@@ -41,7 +41,7 @@ class MemoryBarrier {
   }
 
   uint32_t expected, pending;
-  int32_t bytes;  // below zero while copies are ahead of those who announce them
+  int32_t bytes;  // below zero while copies are ahead of their announcements
   uint32_t phase;
 
  private:
@@ -49,7 +49,7 @@ class MemoryBarrier {
       : expected(e), pending(p), bytes(b), phase(f) {}
 };
 
-// Instr::sub of "mbarrier". a: the address; b: what is counted, the state or the parity; dst: the
+// Instr::sub of "mbarrier". a: the address; b: the waited-for value, state or parity; dst: the
 // state, or a predicate. imm: the flags below.
 enum class MemoryBarrierOp : uint8_t {
   kInit,

@@ -1,5 +1,5 @@
 // The 128 bytes of a tensor map as the simulated driver encodes them and its bulk copies read them.
-// A real driver's are other ones; nobody else looks into them.
+// A real driver's are other ones; no other code reads them.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct TensorMap {
   std::array<uint8_t, kMostRank> step{};      // every how manieth of them is copied
   uint8_t rank = 0;
   uint8_t element_bytes = 0;
-  uint8_t swizzle_bits = 0;  // of a shared address: so many from bit 7 on change those from 4 on
+  uint8_t swizzle_bits = 0;  // bits of a shared address, from 7 on, that change bits from 4 on
   uint8_t fill = 0;          // byte of an element outside of the tensor, in all of its bytes
   uint8_t unused[33] = {};
 };

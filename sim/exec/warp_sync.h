@@ -1,7 +1,7 @@
 // Operations in which the lanes of a warp exchange values (shfl, vote, match, redux, bar.warp.sync,
-// elect) and what barriers and deadlocks write. A lane's member mask says for whom it waits;
-// divergent lanes wait at the instruction until all members that still live are at an operation
-// with the same mask.
+// elect) and the texts of barriers and deadlocks. A lane's member mask names the lanes for which it
+// waits; divergent lanes wait at the instruction until all members that still live are at an
+// operation with the same mask.
 #pragma once
 
 #include "sim/exec/machine.h"

@@ -1,6 +1,6 @@
-// What cuModuleLoadData and its relatives accept behind one pointer without a length: a fat binary
-// wrapper, a container, a cubin (refused) or PTX text. The pointer must be valid for as many bytes
-// as the headers announce, or up to the NUL of a text, as in CUDA.
+// The formats that cuModuleLoadData and similar calls accept behind a pointer without a length: a
+// fat binary wrapper, a container, a cubin (refused) or PTX text. The pointer must be valid for as
+// many bytes as the headers announce, or up to the NUL of a text, as in CUDA.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // The result of linking for the simulated GPU: PTX texts in one block, which module loading accepts
-// like any other image. The block is an ELF file with one segment, because programs copy what they
-// linked and hand the copy over by its address alone: its size stands in ELF's headers. Layout: ELF
+// like any other image. The block is an ELF file with one segment, because programs copy the linked
+// image and pass the copy by its address only: its size stands in ELF's headers. Layout: ELF
 // header, program header, u32 magic, u32 number of texts, per text u64 length and its bytes.
 #pragma once
 

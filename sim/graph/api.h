@@ -1,4 +1,4 @@
-// What entry points about graphs begin with.
+// The common beginning of entry points about graphs.
 #pragma once
 
 #include <mutex>

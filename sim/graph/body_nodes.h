@@ -47,7 +47,7 @@ class Conditional final : public Operation {
   const std::shared_ptr<ConditionalValue> value_;
   const CUgraphConditionalNodeType kind_;
   const std::vector<std::shared_ptr<Graph>> bodies_;
-  std::vector<CUgraph> handles_;  // what params() points to
+  std::vector<CUgraph> handles_;  // memory that params() points to
 };
 
 }  // namespace fargpu::sim

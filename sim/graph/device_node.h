@@ -1,5 +1,5 @@
 // A kernel node that kernels update (CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE): its handle,
-// and what they have changed. The node of the graph and that of its one executable graph share it.
+// and the changes by kernels. The node of the graph and that of its one executable graph share it.
 //
 // Thread safe.
 #pragma once
@@ -28,8 +28,7 @@ class DeviceNode {
   static std::shared_ptr<DeviceNode> find(uint64_t handle);
 
   uint64_t handle() const { return reinterpret_cast<uint64_t>(this); }
-  // The executable graph comes to the device, anew or for the first time: what kernels have changed
-  // counts no more.
+  // The executable graph is uploaded to the device: earlier changes by kernels are dropped.
   void reset(const KernelWork& work, bool enabled);
   // False: the node is disabled.
   bool apply(KernelWork* work) const;

@@ -1,8 +1,8 @@
-// What a launch of a graph consists of: its nodes, and the graphs that its kernels launch. Those
-// launched with fire-and-forget run beside it, and it is not done before they are. Those launched
-// as a tail run behind all of that, one after the other; what a tail launches as a tail comes
-// before the tails that stand there already. A sibling belongs to the environment around. That
-// around a graph which the host launched is the launch in its stream, which has no graph.
+// The launches that belong to a graph launch: its nodes, and the graphs that its kernels launch.
+// Fire-and-forget launches run in parallel with it, and it ends after they have ended. Tail
+// launches run after all of these, one after the other; tails of a tail come before the pending
+// tails. A sibling belongs to the environment around. That around a graph which the host launched
+// is the launch in its stream, which has no graph.
 //
 // Kernels call it from any thread; the rest belongs to the thread that runs the graph.
 #pragma once
@@ -52,7 +52,7 @@ class Environment final : public DeviceGraphs {
   Environment* const around_;
   std::mutex mutex_;
   std::vector<Fence> beside_;
-  size_t launched_ = 0;  // beside, so far
+  size_t launched_ = 0;  // parallel launches so far
   Tails tails_;
 };
 

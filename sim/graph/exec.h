@@ -1,8 +1,8 @@
-// Executable graphs. An executable graph is a copy of a graph that nobody can name; calls find a
-// node in it by the handle of the node that it was copied from.
+// Executable graphs. An executable graph is a copy of a graph without handles; calls find a node in
+// it by the handle of the node that it was copied from.
 //
-// Launches of one executable graph never overlap: each waits for the one before it. A launch takes
-// a place in the queue of its stream, and returns at its end where a driver's does.
+// Launches of one executable graph never overlap: each waits for the previous launch. A launch
+// takes a place in the queue of its stream, and returns at its end where a driver's does.
 #pragma once
 
 #include <cuda.h>
@@ -40,10 +40,10 @@ class Exec : public std::enable_shared_from_this<Exec> {
   // --- guarded by the mutex of all graphs
   // nullptr: the node is of another graph.
   Node* find(uint64_t original) const;
-  // Later launches do `operation` at the node. The results are those of cuGraphExecNodeSetParams.
+  // Later launches do `operation` at the node. Same results as cuGraphExecNodeSetParams.
   CUresult set(Node& node, OperationPtr operation);
   void set_enabled(Node& node, bool enabled);
-  // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: see `info`. The nodes in it are those of `graph`.
+  // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: see `info`. Its nodes are nodes of `graph`.
   CUresult update(const Graph& graph, CUgraphExecUpdateResultInfo* info);
   CUresult update_child(Node& node, const Graph& child);
 
@@ -69,14 +69,14 @@ class Exec : public std::enable_shared_from_this<Exec> {
   void put_on_device(std::shared_ptr<const Plan> plan);
   CUresult take_memory(const Plan& plan, Memory* memory);
   std::shared_ptr<Run> prepare(std::shared_ptr<const Plan> plan, Memory memory);
-  // What runs in the stream; the lanes have their tasks.
+  // The work in the stream; the lanes have their tasks.
   std::function<void()> start(const std::shared_ptr<Run>& run);
 
   const std::shared_ptr<Graph> shape_;
   const uint64_t flags_;
   std::unordered_map<uint64_t, Node*> nodes_;  // by the handle of the original
 
-  std::mutex mutex_;                               // orders launches; guards what follows
+  std::mutex mutex_;                               // orders launches; guards the members below
   std::shared_ptr<const Plan> plan_;               // nullptr: to be made again by the next launch
   std::vector<std::shared_ptr<TaskQueue>> lanes_;  // of lane 1 and so on
   Fence last_;

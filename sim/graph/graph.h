@@ -1,5 +1,5 @@
-// Graphs: nodes, what they do, and the edges between them. Everything here is guarded by one mutex
-// (with_graphs in api.h): graphs are edited rarely, and they refer to each other.
+// Graphs: nodes, their operations, and edges. Everything here is guarded by one mutex (with_graphs
+// in api.h): graphs are edited rarely, and they refer to each other.
 #pragma once
 
 #include <cuda.h>
@@ -64,9 +64,9 @@ std::shared_ptr<Graph> find_graph(CUgraph handle);
 
 // A graph that programs can name.
 std::shared_ptr<Graph> make_graph();
-// Takes the graph, its nodes and what is embedded in them from their handles.
+// Removes the handles of the graph, its nodes and embedded graphs.
 void end_graph(Graph& graph);
-// A capture into it came to nothing. Of one that is embedded the nodes go.
+// A capture into the graph has failed: the graph ends. An embedded graph stays and loses its nodes.
 void end_captured(Graph& graph);
 // With `named`, programs can name the copy and its nodes.
 std::shared_ptr<Graph> copy_graph(const Graph& graph, bool named);
@@ -91,7 +91,7 @@ bool topological_order(const Graph& graph, std::vector<Node*>* order, Node** cyc
 // `node` is not of that graph; nullptr: it is a new one.
 CUresult check_memory(const Operation& operation, const Node* node);
 
-// Of the graph itself and of what is embedded in it.
+// Of the graph itself and of embedded graphs.
 bool has_memory_nodes(const Graph& graph);
 bool has_type(const Graph& graph, CUgraphNodeType type);
 

@@ -64,10 +64,10 @@ class KernelOperation final : public Operation {
 
 // Of a kernel node that kernels update; nullptr: of all others.
 DeviceNode* device_node(const Operation& operation);
-// What CUDA writes into the attribute that made it one.
+// CUDA's output in the attribute that made the node device-updatable.
 void tell_device_node(const Operation& operation, CUlaunchAttributeID id,
                       const CUlaunchAttributeValue* value);
-// Whether the graph has such a node, or one inside of it has.
+// Whether the graph, or a graph inside of it, has such a node.
 bool has_device_nodes(const Graph& graph);
 
 }  // namespace fargpu::sim

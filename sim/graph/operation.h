@@ -1,4 +1,4 @@
-// What a node of a graph does. Immutable, so that launches under way keep what they began with: a
+// The operation of a graph node. Immutable, so that launches under way keep their operation: a
 // change of parameters makes a new operation.
 #pragma once
 
@@ -24,11 +24,11 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   CUgraphNodeType type() const { return type_; }
-  // As given, with what CUDA fills in. What it points to lives as long as the operation.
+  // The given parameters, with CUDA's outputs. Pointed-to memory lives as long as the operation.
   virtual void params(CUgraphNodeParams* out) const = 0;
-  // What the node does in one launch: called when the launch gets its place in the stream, in an
-  // order in which the nodes could run (Context::Make). `done` completes behind what is returned.
-  // The operation outlives that.
+  // The node's work in one launch: called when the launch gets its place in the stream, in an order
+  // in which the nodes could run (Context::Make). `done` completes after the returned work. The
+  // operation outlives the work.
   virtual std::function<void()> prepare(const Fence& done) const = 0;
   // Whether an executable graph may take `next`, of the same type, in the place of this one.
   virtual CUgraphExecUpdateResult accepts(const Operation& next) const;
@@ -56,8 +56,7 @@ class Operation {
 
 using OperationPtr = std::shared_ptr<const Operation>;
 
-// For `graph`. What CUDA gives back in the parameters is filled in. The results are those of
-// cuGraphAddNode.
+// For `graph`. CUDA's outputs in the parameters are filled in. Same results as cuGraphAddNode.
 CUresult make_operation(CUgraphNodeParams& params, Graph& graph, OperationPtr* operation);
 
 // The context of a node: that of the handle, or the current one.

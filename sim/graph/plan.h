@@ -29,7 +29,7 @@ struct Plan {
 
 // nullptr: there is a cycle, through `*cycle`.
 std::shared_ptr<const Plan> make_plan(const Graph& graph, Node** cycle);
-// All of it on the calling thread.
+// The whole plan on the calling thread.
 void run_plan(const Plan& plan);
 // The nodes that kernels update are as the plan says.
 void reset_device_nodes(const Plan& plan);

@@ -29,7 +29,7 @@ class StreamCapture final : public Capture {
   CapturedPlace& frontier(const Stream& stream) { return frontiers_.at(&stream); }
   // The stream's next node depends on none of these; they need not be joined.
   void leave(const Stream& stream);
-  // What the first stream does next would depend on all that was captured last.
+  // The next work of the first stream would depend on all last captured nodes.
   bool joined() const;
 
  private:

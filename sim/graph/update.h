@@ -1,4 +1,4 @@
-// What cuGraphExecUpdate compares and changes.
+// The comparison and the changes of cuGraphExecUpdate.
 #pragma once
 
 #include <cuda.h>
@@ -7,8 +7,8 @@
 
 namespace fargpu::sim {
 
-// Whether the nodes of an executable graph may do what those of `graph` do, which are paired in the
-// order of their creation. The nodes in the result are those of `graph`.
+// Whether the nodes of an executable graph can be updated from the nodes of `graph`, which are
+// paired in the order of their creation. The nodes in the result are nodes of `graph`.
 CUgraphExecUpdateResultInfo compare(const Graph& own, const Graph& graph);
 // After a success of compare().
 void take_operations(Graph& own, const Graph& graph);

@@ -1,5 +1,5 @@
-// Images as kernels see them: what a texture or surface object stands for. Plain data, immutable
-// once it is known to a kernel. Knows nothing of handles, contexts or instructions.
+// Images as kernels see them: the image of a texture or surface object. Plain data, immutable once
+// it is known to a kernel. Knows nothing of handles, contexts or instructions.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct Image {
   std::vector<Level> levels;
   // Memory of the program, not of an array: an access may turn out to be illegal.
   bool by_address = false;
-  std::shared_ptr<const void> storage;  // what the levels lie in
+  std::shared_ptr<const void> storage;  // the memory of the levels
 
   bool is_layered() const {
     return shape == Shape::k1DLayered || shape == Shape::k2DLayered || shape == Shape::kCubeLayered;

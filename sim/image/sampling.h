@@ -1,7 +1,7 @@
 // Texture fetches, as the CUDA programming guide describes them ("Texture Fetching"): address
 // modes, point and linear filtering with weights of 8 fractional bits, mipmap levels, cubes,
-// gathering. What hardware does beyond the guide is not imitated: cubes are filtered face by face,
-// and there is no anisotropy. Pure functions, but for the check of memory.
+// gathering. Behaviour of hardware beyond the guide is not imitated: cubes are filtered face by
+// face, and there is no anisotropy. Pure functions, but for the check of memory.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Which lane holds which element of a matrix. A fragment is what a warp holds of one matrix: some
-// registers per lane, each with one or more elements. The layouts of mma are those of the PTX ISA;
-// those of wmma, which it leaves open, are made of the same parts.
+// Which lane holds which element of a matrix. A fragment is a warp's part of one matrix: some
+// registers per lane, each with one or more elements. The PTX ISA defines the layouts of mma; it
+// leaves those of wmma open, and they use the same parts here.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // D = A * B + C of fragments. Products of floating point have no rounding between them: the sum is
-// made in double and rounded once, which is within what the PTX ISA promises. With f64 each step is
-// a fused multiply-add, in the order of K. Pure.
+// made in double and rounded once, within the precision of the PTX ISA. With f64 each step is a
+// fused multiply-add, in the order of K. Pure.
 #pragma once
 
 #include "sim/matrix/fragment.h"

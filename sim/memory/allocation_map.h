@@ -1,8 +1,8 @@
 // Every piece of memory that CUDA knows in this process, by address: device memory, pinned,
-// registered and managed host memory, mapped physical memory. The addresses are those of the CPU.
-// Answers what an address belongs to and who may touch it.
+// registered and managed host memory, mapped physical memory. The addresses are CPU addresses.
+// Finds the allocation of an address and its access rights.
 //
-// Thread safe; find() takes a shared lock. Holds no memory itself: whoever inserts owns the bytes.
+// Thread safe; find() takes a shared lock. Holds no memory itself: the inserter owns the bytes.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Allocation {
   std::shared_ptr<advice::RangeAdvice> advice{};  // managed memory; changed under the map's lock
   bool is_variable = false;                       // managed memory of a module (ManagedVariables)
   bool opened = false;                            // memory of another process (Interprocess)
-  bool graph = false;  // of an allocation node (GraphMemory): absent while nobody may read it
+  bool graph = false;  // of an allocation node (GraphMemory): absent while it must not be accessed
 
   uint64_t end() const { return base + bytes; }
   bool is_host() const { return kind == Kind::kPinned || kind == Kind::kRegistered; }
@@ -61,7 +61,7 @@ class AllocationMap {
   bool covered(uint64_t address, uint64_t bytes) const;
   // The same, for work that runs when memory of allocation nodes is there.
   bool covered_later(uint64_t address, uint64_t bytes) const;
-  // Changes who may use an allocation: these; these, too.
+  // Changes the access rights of an allocation: these; these, too.
   void set_access(uint64_t base, uint32_t mask);
   void add_access(uint64_t base, uint32_t mask);
   // Some byte of the range belongs to an allocation.

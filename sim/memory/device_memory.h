@@ -1,5 +1,5 @@
 // The memory of one simulated GPU: a window of CPU addresses, reserved at start and committed as it
-// is handed out. It lies in a memory file, so that other processes can have parts of it.
+// is handed out. It lies in a memory file, so that other processes can map parts of it.
 //
 // Freed pages go back to the system but stay readable and writable, so that a kernel that still
 // runs on freed memory reads zeros and cannot crash the process; whether an access is legal is the
@@ -22,7 +22,7 @@ class HostUsage;
 class DeviceMemory {
  public:
   // `slot` (settings.h) and `index`, the physical number of the GPU, choose the window's address.
-  // `host`: what other processes have of `unit` counts; null: this process has it alone.
+  // `host`: memory of other processes on `unit` counts; null: this process has it alone.
   DeviceMemory(int index, size_t total_bytes, int slot = 0,
                std::shared_ptr<HostUsage> host = nullptr, int unit = 0);
   DeviceMemory(const DeviceMemory&) = delete;

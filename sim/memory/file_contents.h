@@ -1,5 +1,5 @@
-// FileContents: what a memory file holds, taken out of it for a while. Not thread safe; nobody else
-// uses the file meanwhile.
+// FileContents: the contents of a memory file, taken out of it for a while. Not thread safe; the
+// file is not used meanwhile.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// HostUsage: what all processes of a host have taken of the simulated GPUs that they share, in one
-// file that each of them maps.
+// HostUsage: the memory that all processes of a host use on their shared simulated GPUs, in one
+// file that each process maps.
 //
 // A process owns a slot of the file, which holds its bytes, GPU by GPU. It owns the slot by a lock
 // of the file that the system takes away with the process: so the memory of a killed process is
@@ -35,7 +35,7 @@ class HostUsage {
   void give_back(int unit, uint64_t bytes);
   uint64_t used(int unit) const;
 
-  // This process exports memory, and is known by `exporter` (not 0) to those that open it.
+  // This process exports memory; importers know it by `exporter` (not 0).
   void export_as(uint64_t exporter);
   // It has freed the allocation `id` of its own.
   void freed(uint64_t id);

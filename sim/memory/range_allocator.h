@@ -15,7 +15,7 @@ class RangeAllocator {
   RangeAllocator(uint64_t begin, uint64_t end);
   // `alignment`: a power of two. nullopt: no free range is large enough.
   std::optional<uint64_t> allocate(uint64_t bytes, uint64_t alignment);
-  // Takes exactly [address, address + bytes); false when some of it is not free.
+  // Takes exactly [address, address + bytes); false when a part of it is not free.
   bool allocate_at(uint64_t address, uint64_t bytes);
   // The same range as it was given out.
   void free(uint64_t address, uint64_t bytes);

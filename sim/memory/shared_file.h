@@ -1,6 +1,6 @@
-// SharedFile: physical memory that other processes may have, in a memory file of its own. The file
-// is what cuMemExportToShareableHandle hands out: it says itself what it is, and keeps the memory
-// for as long as anybody has it open.
+// SharedFile: physical memory that other processes may have, in a memory file of its own.
+// cuMemExportToShareableHandle returns the file: it describes itself, and keeps the memory while it
+// is open in any process.
 #pragma once
 
 #include <cuda.h>
@@ -16,14 +16,14 @@ class SharedFile {
   // kSystem: there is no file, or not of this size. `index`: the physical number of the GPU.
   static Result<SharedFile> create(uint64_t bytes, int index,
                                    const CUmemAllocationProp& properties);
-  // What another process exported; `descriptor` stays the caller's. kInvalidArgument: it is
+  // An export of another process; `descriptor` stays the caller's. kInvalidArgument: it is
   // something else.
   static Result<SharedFile> open(int descriptor);
 
   int descriptor() const { return file_.get(); }
   uint64_t bytes() const { return bytes_; }
   int index() const { return index_; }
-  // Those of its maker, with the device as the maker counts.
+  // The properties of its maker, with the maker's device number.
   const CUmemAllocationProp& properties() const { return properties_; }
   // Another descriptor of the same file, for the program; -1: the process may have no more.
   int duplicate() const;
@@ -38,7 +38,7 @@ class SharedFile {
   CUmemAllocationProp properties_;
 };
 
-// What an import answers of a descriptor that is of neither memory nor a pool.
+// The result of importing a descriptor of neither memory nor a pool.
 CUresult no_export(int descriptor);
 
 }  // namespace fargpu::sim

@@ -1,6 +1,5 @@
-// SharedPool: what processes have in common of a pool that one of them has made for others: a page
-// that says which pool it is. Its descriptor is what cuMemPoolExportToShareableHandle hands out.
-// Thread safe.
+// SharedPool: the shared state of a pool that one process has made for others: a page that says
+// which pool it is. cuMemPoolExportToShareableHandle returns its descriptor. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ class SharedPool {
  public:
   // `index`: the physical number of the GPU. kSystem: there is no page.
   static Result<SharedPool> create(int index);
-  // What another process exported; `descriptor` stays the caller's. kInvalidArgument: it is
+  // An export of another process; `descriptor` stays the caller's. kInvalidArgument: it is
   // something else.
   static Result<SharedPool> open(int descriptor);
 

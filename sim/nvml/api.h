@@ -1,6 +1,6 @@
-// What every entry point of the simulated management library begins with: checks, and answers that
-// are the same for all GPUs. An entry point looks at its arguments in the order of NVML: library
-// initialised, handle, pointers, values.
+// The common beginning of every entry point of the simulated management library: checks, and
+// answers that are the same for all GPUs. An entry point looks at its arguments in the order of
+// NVML: library initialised, handle, pointers, values.
 #pragma once
 
 #include <sim_nvml_functions.h>  // made by make_exports.py
@@ -16,7 +16,7 @@
 
 namespace fargpu::sim::nvml {
 
-// No exception leaves an entry point: what allocates is little, and its failure is an answer.
+// No exception leaves an entry point: few calls allocate, and a failure is an answer.
 template <typename Body>
 nvmlReturn_t with_library(Body&& body) noexcept {
   if (!initialized()) return NVML_ERROR_UNINITIALIZED;
@@ -79,7 +79,7 @@ nvmlReturn_t give_list(unsigned* count, T* out, std::span<const std::type_identi
   std::memcpy(out, list.data(), list.size_bytes());
   return NVML_SUCCESS;
 }
-// What there is none of.
+// Missing features.
 nvmlReturn_t give_empty_list(nvmlDevice_t device, unsigned* count);
 
 // Answers that are the same for all GPUs.

@@ -1,7 +1,7 @@
 // The process-wide state of the simulated management library: whether it is initialised, and the
-// GPUs. They are those of the simulated driver (sim/base/settings.h), all of them in their
-// physical order: like NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES. Instances
-// of GPUs that are divided have handles of their own.
+// GPUs. The GPUs of the simulated driver (sim/base/settings.h), all in their physical order: like
+// NVML, and unlike CUDA, it does not look at CUDA_VISIBLE_DEVICES. Instances of GPUs that are
+// divided have handles of their own.
 //
 // Every function may be called from any thread. The GPUs are made by the first initialisation and
 // stay, so that a handle is a pointer to one.
@@ -27,7 +27,7 @@ struct Gpu {
   std::string uuid;
 
   std::string serial() const;
-  // What the processes of the host have of it; 0: they do not say (FARGPU_SIM_SHARED).
+  // The memory of the host's processes on it; 0: they do not say (FARGPU_SIM_SHARED).
   size_t used_bytes() const;
   unsigned bus() const { return static_cast<unsigned>(pci_bus(index)); }
   // A CUdevice_attribute, as the simulated driver has it.

@@ -1,6 +1,5 @@
-// What the simulated GPUs measure and are set to. All of it is made up, the same for each of them,
-// and does not change with what they do: enough for programs that print it and for tests that
-// compare it.
+// The readings and settings of the simulated GPUs. All values are invented, equal for all GPUs, and
+// independent of their work: enough for programs that print it and for tests that compare it.
 #pragma once
 
 namespace fargpu::sim::nvml {
@@ -28,7 +27,7 @@ inline constexpr unsigned kShutdownCelsius = 92;
 
 inline constexpr unsigned kMilliwatts = 76000;
 inline constexpr unsigned kMinMilliwatts = 200000;
-inline constexpr unsigned kMaxMilliwatts = 700000;  // also the default, and what is in force
+inline constexpr unsigned kMaxMilliwatts = 700000;  // also the default and the present value
 
 inline constexpr unsigned kVideoMegahertz = 800;  // the other clocks are the driver's
 inline constexpr unsigned kSamplePeriodMicroseconds = 166666;

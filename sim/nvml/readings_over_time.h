@@ -1,4 +1,4 @@
-// What changes with time alone.
+// Readings that change with time only.
 #pragma once
 
 #include <chrono>

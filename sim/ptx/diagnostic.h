@@ -1,4 +1,4 @@
-// What the front end says about a text it cannot accept. One line for people, with the line of the
+// The front end's error about PTX that it cannot accept. One line for people, with the line of the
 // PTX text.
 #pragma once
 

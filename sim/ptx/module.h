@@ -106,7 +106,7 @@ struct Function {
   Linkage linkage = Linkage::kLocal;
   std::vector<uint32_t> returns, params;  // indices into variables
   std::vector<Variable> variables;        // .param, .local, .shared (and .global) of all scopes
-  std::vector<Register> registers;        // those that are used
+  std::vector<Register> registers;        // the used ones
   std::vector<Label> labels;
   std::vector<Prototype> prototypes;
   std::vector<Instruction> body;

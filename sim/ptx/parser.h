@@ -1,6 +1,6 @@
-// PTX text to Module. Checks syntax, names of registers and labels, and sizes; what instructions
-// mean is checked at lowering. Bounded: nesting, number of registers and initialiser sizes have
-// limits, so that hostile text ends in an error.
+// PTX text to Module. Checks syntax, names of registers and labels, and sizes; the semantics of
+// instructions are checked at lowering. Bounded: nesting, number of registers and initialiser sizes
+// have limits, so that hostile text ends in an error.
 #pragma once
 
 #include <optional>

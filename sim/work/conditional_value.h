@@ -1,4 +1,4 @@
-// What a conditional handle stands for: a word of device memory. The handle is its address, so that
+// The object of a conditional handle: a word of device memory. The handle is its address, so that
 // kernels can set it (cudaGraphSetConditional, sim/driver/module.cc). It keeps its value between
 // launches.
 #pragma once

@@ -39,7 +39,7 @@ struct Copy {
   uint64_t height = 1, depth = 1;
   // As a program described it, in two or three dimensions.
   std::shared_ptr<const CUDA_MEMCPY3D> described{};
-  bool take_source = false;  // host memory is read before the call returns, whatever it is
+  bool take_source = false;  // host memory of any kind is read before the call returns
 
   bool empty() const { return width == 0 || height == 0 || depth == 0; }
 };
@@ -67,7 +67,7 @@ struct Fill {
 };
 CUresult submit_fill(Context& context, const std::shared_ptr<Stream>& stream, const Fill& fill,
                      bool synchronous);
-CUresult check_fill(const Fill& fill);  // likewise for nodes of graphs
+CUresult check_fill(const Fill& fill);  // the same for nodes of graphs
 void run_fill(const Fill& fill);
 
 }  // namespace fargpu::sim

@@ -30,7 +30,7 @@ CUresult check_cluster(const Function& function, const GridConfig& grid);
 // CUDA_ERROR_INVALID_VALUE: the shape, the shared memory or the parameters are wrong.
 CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Launch& launch,
                         KernelWork* work);
-// What kernels that the calling thread runs may do with graphs; until the scope ends.
+// Graph operations of kernels that the calling thread runs; until the scope ends.
 class GraphScope {
  public:
   explicit GraphScope(DeviceGraphs* graphs);

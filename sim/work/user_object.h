@@ -1,5 +1,5 @@
-// User objects: what graphs keep alive for the program, with a destructor that runs on a thread of
-// the driver when nobody has a reference any more. Thread safe.
+// User objects: objects that graphs keep alive for the program, with a destructor that runs on a
+// thread of the driver after the last reference. Thread safe.
 #pragma once
 
 #include <cuda.h>

@@ -1,7 +1,7 @@
-// One PTX function to executable instructions. Checks what the parser cannot: which modifiers an
-// instruction takes, how many operands, and that registers have the size of the instruction's type.
-// Every instruction is looked at, so that a module that loads contains nothing the engine cannot
-// run. Split over lowering*.cc by families of instructions.
+// One PTX function to executable instructions. Checks that the parser cannot make: which modifiers
+// an instruction takes, how many operands, and that registers have the size of the instruction's
+// type. Every instruction is looked at, so that a module that loads contains nothing the engine
+// cannot run. Split over lowering*.cc by families of instructions.
 #pragma once
 
 #include <map>
@@ -40,7 +40,7 @@ struct Symbol {
   ptx::Space space = ptx::Space::kGlobal;
 };
 
-// What a function's lowering needs from its program.
+// The program's data for the lowering of a function.
 struct LoweringContext {
   ProgramCode* program = nullptr;
   ConstantPool* constants = nullptr;

@@ -1,4 +1,4 @@
-// What the modifiers of f16 and bf16 operations make of a result. Pure.
+// The effect of the modifiers of f16 and bf16 operations on a result. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace fargpu::sim {
 
-// What the modifiers do to a result: NaN and limits.
+// Applies the modifiers to a result: NaN and limits.
 template <typename Format>
 inline uint16_t finish_half(uint16_t bits, uint64_t flags) {
   constexpr uint32_t kInfinity = Format::kInfinity;

@@ -1,4 +1,4 @@
-// The table of micro-operations: what lowering finds by name and programs run.
+// The table of micro-operations: the operations that lowering finds by name and programs run.
 #pragma once
 
 #include <initializer_list>

@@ -1,6 +1,6 @@
-// Paths and joins of one warp, and barriers of one block: who runs, who waits, who comes together.
-// Called by the control handlers and by the loop that runs warps. All functions belong to the
-// worker thread that holds the block.
+// Paths and joins of one warp, and barriers of one block: which lanes run, wait and join. Called by
+// the control handlers and by the loop that runs warps. All functions belong to the worker thread
+// that holds the block.
 #pragma once
 
 #include "sim/exec/machine.h"
@@ -36,7 +36,7 @@ void complete_cluster_barrier(Cluster& cluster);
 // their lanes.
 void complete_warp_syncs(Exec& x, Warp& warp);
 
-// Runs one warp until nothing of it can run or its slice is over.
+// Runs one warp until no lane can run or its slice is over.
 enum class WarpResult { kBlocked, kDone, kYielded, kFault };
 WarpResult run_warp(Exec& x, Warp& warp, int64_t budget);
 

@@ -10,8 +10,8 @@
 namespace fargpu::sim {
 
 // Parses and checks one PTX module and places its variables in `memory` (released with the
-// Program). Every instruction is checked here: what cannot run is refused with its name and line.
-// `memory` outlives the Program.
+// Program). Every instruction is checked here: an unknown instruction is refused with its name and
+// line. `memory` outlives the Program.
 struct LoadResult {
   std::unique_ptr<Program> program;  // null on error
   LoadError error;
