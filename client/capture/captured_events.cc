@@ -49,7 +49,7 @@ CUresult wait(CUstream handle, CUevent event_handle) {
   Capture* const own = of(stream);
   if (own == nullptr || !own->active) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (event->place == nullptr) {
-    // One that has not been recorded is waited for by nobody.
+    // A wait for an event that has not been recorded has no effect.
     if (!event->recorded.load()) return CUDA_SUCCESS;
     own->active = false;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;

@@ -365,7 +365,7 @@ CUresult NodeParams::get_attribute(CUlaunchAttributeID id, CUlaunchAttributeValu
 
 CUresult NodeParams::set_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value) {
   if (!is_attribute_of_nodes(id) || !can_have(id)) return CUDA_ERROR_INVALID_VALUE;
-  // Nobody takes it back.
+  // The attribute cannot be cleared.
   if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && device_node_ != 0)
     return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = check_attribute(id, value, given_.kernel);

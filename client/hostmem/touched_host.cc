@@ -39,7 +39,7 @@ class TouchedHost::Memory final : public PageGate {
 
   std::byte* local() const override { return local_; }
   bool watch() override {
-    // A page without memory would be made when it is touched, and nobody would be asked.
+    // A page without memory would be made on access, without a reported fault.
     return ::madvise(reinterpret_cast<void*>(address_), bytes_, MADV_POPULATE_WRITE) == 0 &&
            faults_.watch(address_, bytes_);
   }

@@ -13,8 +13,8 @@
 namespace fargpu::client {
 namespace {
 
-// Before the program may end by it. A thread of its own does: who waits may be writing to the file
-// of the log, and holds it.
+// Before the program may end by it. A thread of its own logs: the waiting thread may be writing to
+// the log's file, and hold its lock.
 void say_why(uint64_t address, CUresult why) {
   auto said = std::make_shared<std::promise<void>>();
   auto done = said->get_future();

@@ -268,8 +268,8 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
     if (is_old && attempt < kMostTries) continue;
     if (!take(*blocks, run)) continue;
     blocks->early |= !was_idle || is_old;
-    // Who waited may have left by a jump and submitted that work. What came is not to replace what
-    // the work writes.
+    // The waiting thread may have left by a jump and submitted that work. The fetched contents must
+    // not replace the work's writes.
     const bool may_be_over = heard && (is_over(heard) || is_old || !was_idle);
     // The access is repeated, and shows the run by itself while the next one comes.
     if (!heard && goes_on(*blocks)) {
@@ -285,7 +285,8 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
 void ManagedMemory::bring_ahead(uint64_t address) {
   std::unique_lock lock(mutex_);
   Blocks* const blocks = find(address);
-  // Who submits work meanwhile may have found nothing here, and what was fetched is old.
+  // A thread that submits work meanwhile may have found no block here, and the fetched contents are
+  // old.
   const uint64_t begun = begun_.load(std::memory_order_acquire);
   if (blocks == nullptr || !idle()) return;
   const size_t at = (address - blocks->memory.address) / blocks->block;
@@ -304,7 +305,7 @@ size_t ManagedMemory::more_ahead(const Blocks& blocks) const {
 }
 
 // The allocation stays; the lock is not held meanwhile. any_here() is true until what came has been
-// taken: who submits work asks without the lock.
+// taken: a thread that submits work reads it without the lock.
 CUresult ManagedMemory::fetch(std::unique_lock<std::mutex>& lock, Blocks& blocks, Run run,
                               bool waits) {
   const Piece piece = piece_of(blocks, run);

@@ -40,7 +40,7 @@ class ByMessages final : public PageAccess {
   bool by_signals() const override { return false; }
   uint64_t most_blocks() const override { return 65536; }
   bool begin(const Pages& all, bool open) override {
-    // Nobody is asked for new memory until it is closed.
+    // New memory causes no faults until it is closed.
     const bool begun = open || watch(all);
     if (!begun || !protect(all, PROT_READ | PROT_WRITE)) return false;
     if (open) unwatched_.insert(all.address);

@@ -43,7 +43,7 @@ CUresult resolve(CUcontext ctx, Context** context) {
                                                               : CUDA_SUCCESS;
 }
 
-// For the functions that make a context current: a primary context that nobody retains yet may be
+// For the functions that make a context current: a primary context that is not retained yet may be
 // made current, a destroyed one not.
 CUresult resolve_new_current(CUcontext ctx, Context** context) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;

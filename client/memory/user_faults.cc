@@ -64,8 +64,8 @@ Status try_read_only(int faults) {
 Result<Fd> UserFaults::open_descriptor(Kind kind) {
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
   Fd made;
-  // Whoever may open the device may have faults of system calls served. The system call of the same
-  // name wants a privilege for that.
+  // A process that may open the device may serve faults of system calls. The system call of the
+  // same name requires a privilege for that.
   const descriptors::StandardTaken taken;
   const Fd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
 #ifdef USERFAULTFD_IOC_NEW
@@ -186,7 +186,7 @@ void UserFaults::open(uint64_t address, size_t bytes) const {
     if (pages.mapped > 0) {
       at += static_cast<uint64_t>(pages.mapped);
     } else if (errno == EEXIST || errno == EFAULT) {
-      // Open already, and nobody is woken; or without memory, which is made when it is touched.
+      // Open already, and no thread is woken; or without memory, which is made on access.
       at += kPage;
     } else if (errno != EAGAIN) {
       break;

@@ -50,9 +50,9 @@ std::atomic<uint64_t> looked_at{0};  // modules that were loaded when it was loo
 
 const PythonApi* python_api() {
   if (found.load(std::memory_order_acquire)) return &api;
-  // The loader's lock may be held by who waits for this call: a library whose initialisation waits
-  // for a thread. So only when something was loaded since and, after the first look, which sees the
-  // program itself, only when it may be Python.
+  // The loader's lock may be held by a thread that waits for this call: a library whose
+  // initialisation waits for a thread. So only when something was loaded since and, after the first
+  // look, which sees the program itself, only when it may be Python.
   const uint64_t loaded = modules_loaded();
   const uint64_t before = looked_at.exchange(loaded, std::memory_order_acq_rel);
   if (before == loaded || (before != 0 && !is_loaded("libpython"))) return nullptr;

@@ -159,7 +159,7 @@ Deadline Channel::Impl::flush_aside(SendLock& lock, Clock::time_point now) {
   const bool aside = sends_aside && !some_aside && transport->set_aside();
   Status status;
   if (aside) {
-    // Who commits the next frame need not kick: the timer that is set behind this is for that, too.
+    // The sender of the next frame need not kick: the timer set below covers it, too.
     flush_armed.store(true);
     unflushed_bytes = 0;
     unflushed_since.store(0);

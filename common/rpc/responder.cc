@@ -27,7 +27,7 @@ wire::FrameHeader notice_header(uint16_t opcode, uint32_t sequence) {
   return header;
 }
 
-// Nobody waits for it, and it went well.
+// A success without a waiting caller.
 bool unwanted(const wire::FrameHeader& reply, int32_t result) {
   return (reply.flags & wire::kAsyncError) != 0 && result == 0;
 }
@@ -123,7 +123,7 @@ void Responder::try_notice(uint16_t opcode, uint32_t sequence) {
   std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const auto now = transport::Clock::now();
-  // What goes wrong here is seen by whoever sends or receives next.
+  // The next send or receive sees an error of this one.
   if (commit_bare(transport_, notice_header(opcode, sequence), now).ok())
     (void)transport_.flush(now);
 }

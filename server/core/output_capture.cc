@@ -42,7 +42,7 @@ void show_last_words(int number) {
 Result<OutputCapture> OutputCapture::install(int descriptor) {
   Fd file(
       ::memfd_create(descriptor == STDOUT_FILENO ? "fargpu-output" : "fargpu-errors", MFD_CLOEXEC));
-  // Appending, so that writers do not depend on a position that somebody else moves.
+  // Appending, so that writers do not depend on a position that another process moves.
   if (!file.valid() || ::fcntl(file.get(), F_SETFL, O_APPEND) != 0)
     return system_error("memfd_create", errno);
   std::fflush(nullptr);

@@ -76,7 +76,7 @@ void PrintingCode::loads(std::span<const std::byte> image, std::shared_ptr<const
   more_.notify_one();
 }
 
-// Without memory to unpack it nobody knows.
+// Without memory to unpack the image the answer is not known.
 bool PrintingCode::looks_quiet(std::span<const std::byte> image) const {
   try {
     return !prints_.load(std::memory_order_relaxed) && !server::may_print(image, stopping_);

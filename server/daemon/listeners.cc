@@ -29,7 +29,7 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// A file left by a daemon that died is replaced; one with somebody listening is not.
+// The socket file of a dead daemon is replaced; one with a listening process is not.
 Result<Fd> listen_unix(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -55,7 +55,7 @@ Result<Fd> listen_unix(const std::string& path) {
   }
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket", errno);
-  // Only this user's processes may connect; who wants more changes the file's mode.
+  // Only this user's processes may connect; the operator may change the file's mode.
   const mode_t before = ::umask(0077);
   const int bound = ::bind(socket.get(), name, sizeof address);
   const int error = errno;

@@ -174,8 +174,8 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Whoever starts the daemon may have closed them, and they would be numbers of sockets. Workers
-  // have them, too.
+  // The parent process may have closed descriptors 0 to 2, and sockets would get their numbers.
+  // Workers inherit them, too.
   fargpu::descriptors::open_standard(true);
   DaemonConfig config;
   std::string config_file, worker = worker_beside_us();

@@ -22,7 +22,8 @@ constexpr auto kAnswerLimit = std::chrono::seconds(5);
 constexpr auto kClientLimit = std::chrono::seconds(1);
 // Of a session whose work has ended when the daemon ends.
 constexpr auto kLastCalls = std::chrono::seconds(1);
-// The end of a connection over a network may arrive after a call of whoever has waited for it.
+// The end of a connection over a network may arrive after a call of a process that has waited for
+// the client's end.
 constexpr auto kLateEnd = std::chrono::milliseconds(5);
 
 bool share_a_unit(std::span<const size_t> a, std::span<const size_t> b) {

@@ -105,7 +105,7 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
                       message.header.opcode)};
 }
 
-// Nobody waits for it where the session has come first.
+// There is no waiting caller if the session has come first.
 Status WorkerLink::take_prepared(const ReceivedMessage& message) {
   Status prepared = parse_prepared(message.body());
   if (prepared.code() == StatusCode::kProtocol) return prepared;

@@ -114,8 +114,8 @@ ExecutableGraph::Outcome ExecutableGraph::update(schema::graph::Nodes::Reader de
     outcome.error_from_place = places.place_of(info.errorFromNode);
   }
   if (outcome.result == CUDA_SUCCESS) {
-    // The driver has taken over whom host nodes call, and which memory is allocated; the rest is
-    // still that of the first graph.
+    // The driver has taken over the calls of host nodes and the allocated memory; the rest is still
+    // that of the first graph.
     note_memory(places, base.get());
     places_.host_nodes = std::move(places.host_nodes);
     places_.waits = places.waits;

@@ -94,7 +94,7 @@ Result<pid_t> spawn(const ProcessSetup& setup) {
     posix_spawn_file_actions_adddup2(&actions, high.back().get(), theirs);
     last = std::max(last, theirs);
   }
-  // Also what whoever started us left open without close-on-exec.
+  // Also descriptors that the parent process left open without close-on-exec.
   posix_spawn_file_actions_addclosefrom_np(&actions, last + 1);
   // Signals that we handle or ignore are the default again in the child.
   posix_spawnattr_t attributes;
@@ -164,7 +164,7 @@ ChildLauncher::ChildLauncher() {
 
 Result<std::unique_ptr<LaunchedProcess>> ChildLauncher::start(const ProcessSetup& setup) {
   FARGPU_ASSIGN_OR_RETURN(const pid_t pid, spawn(setup));
-  // Nobody waits for the child before, so that the number is still its.
+  // The child has not been waited for before, so the number is still its own.
   Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
     const Status status = system_error("cannot watch the process of " + setup.program, errno);

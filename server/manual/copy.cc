@@ -132,7 +132,7 @@ Status copy_shared_with_word(CopyCall& call) {
   const bool to_host = !call.copy.to_device();
   worker.parts().completion.when(call.passed(), [&worker, mapping, word, value = completion.number,
                                                  result, to_host](CUresult reached) {
-    // Somebody waits for what is copied to the host: what device code printed goes first.
+    // A call waits for bytes copied to the host: the output of device code is sent first.
     if (to_host) (void)worker.parts().output.flush();
     if (reached != CUDA_SUCCESS) worker.before_error();
     rpc::publish(*word, value, result != CUDA_SUCCESS ? result : reached,

@@ -200,7 +200,7 @@ Status copy_to_remote(CopyCall& call) {
   CUresult result = prepare(call);
   if (call.copy.completion.kind == copy::Completion::Kind::kNotice) {
     const Done done = [&worker, ticket = call.copy.completion.number](CUresult reached) {
-      // Somebody waits: what device code printed goes first.
+      // A call waits: the output of device code is sent first.
       (void)worker.parts().output.flush();
       if (reached != CUDA_SUCCESS) worker.before_error();
       tell_copied(worker, ticket, reached);

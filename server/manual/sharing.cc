@@ -17,7 +17,7 @@ Status manual_cuMemExportToShareableHandle(Worker& worker, const Request& reques
   return decode_cuMemExportToShareableHandle(worker, request, [&](const auto& given) {
     if (given.handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
-    // Whether the driver would; it is asked again when somebody imports.
+    // Whether the driver would export it; the driver is called again at an import.
     int exported = -1;
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemExportToShareableHandle(
         &exported, given.handle, given.handleType, given.flags));

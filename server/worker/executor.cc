@@ -93,7 +93,7 @@ Status Executor::wait_at_gate() {
 
 Deadline Executor::next_look() {
   Deadline look = worker_.next_look();
-  // Nobody wakes the executor when the daemon opens the gate, or when the client has gone.
+  // No event wakes the executor when the daemon opens the gate, or when the client has gone.
   if (gate_.in_the_way()) [[unlikely]]
     look = std::min(look, Clock::now() + kLongestAtGate);
   if (!worker_.has_pending() && !commands_.waiting() && !gate_.any_waits()) return look;

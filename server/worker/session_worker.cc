@@ -65,8 +65,8 @@ CUresult SessionWorker::find(HandleKind kind, uint64_t id, void** handle) {
   return parts_.handles.find(kind, id, handle);
 }
 
-// Only a request that somebody waits for: what is submitted without a wait has a place in the order
-// of its stream.
+// Only a request with a waiting caller: work submitted without a wait has a place in the order of
+// its stream.
 bool SessionWorker::tries_again(const Request& request) {
   if (trying_again_ || !makes_memory(request.header.opcode) || !request.bulk.empty() ||
       (request.header.flags & wire::kWantReply) == 0 || !parts_.ended_sessions.any_others())

@@ -77,8 +77,8 @@ int end(const Status& status, const char* otherwise, int code) {
   ::_exit(code);
 }
 
-// Ends the worker when its daemon ends, whatever it does or waits for, and whoever is its parent:
-// the daemon's end of their socket is closed then. Not before the numbers of descriptors are kept.
+// Ends the worker when its daemon ends, during any call or wait and with any parent: the daemon's
+// end of their socket is closed then. Called only after the numbers of descriptors are kept.
 Result<std::unique_ptr<PeerWatch>> live_with_daemon() {
   ::prctl(PR_SET_TIMERSLACK, 1000UL);  // short waits for the GPU are to be short
   return PeerWatch::start(

@@ -176,7 +176,7 @@ CUresult Array::make(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor
   const auto storage = std::make_shared<Storage>(context.device(), level.slice * level.depth);
   if (storage->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   image.levels.front().base = storage->address;
-  // What an earlier owner left there is nobody's business.
+  // The contents of an earlier owner must not be visible.
   std::memset(reinterpret_cast<void*>(storage->address), 0, storage->bytes);
   image.storage = storage;
   return CUDA_SUCCESS;

@@ -63,7 +63,7 @@ PhysicalMemory::PhysicalMemory(Device& device, SharedFile file, bool imported)
       properties_([&] {
         CUmemAllocationProp properties = file.properties();
         properties.location.id = device.ordinal();
-        // Who has imported it cannot export it again.
+        // An importer cannot export it again.
         if (imported) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
         return properties;
       }()),

@@ -55,7 +55,7 @@ class Planner {
     return true;
   }
 
-  // That of a step before it which nobody has continued yet, else a new one.
+  // The lane of a preceding step that has no successor yet, else a new one.
   uint32_t choose_lane(const std::vector<uint32_t>& after) {
     for (const uint32_t step : after) {
       const uint32_t lane = plan_.steps[step].lane;

@@ -21,7 +21,7 @@ struct Label {
 };
 
 constexpr char kMagic[16] = "fargpu-sim-mem1";
-// Nobody may change the size, or the others would die of SIGBUS.
+// The size must not change, or other processes would die of SIGBUS.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status other_file() { return {StatusCode::kInvalidArgument, "not memory of a simulated GPU"}; }

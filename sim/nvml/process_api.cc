@@ -7,7 +7,7 @@ using namespace fargpu::sim::nvml;
 
 namespace {
 
-// Only who asks how many there are, with no room, may leave the list out.
+// The list may be null only if the caller asks for the number, with capacity 0.
 nvmlReturn_t give_no_processes(nvmlDevice_t device, unsigned* count, const void* list) {
   return with_gpu(device, [&](const Gpu&) {
     if (count == nullptr || (*count != 0 && list == nullptr)) return NVML_ERROR_INVALID_ARGUMENT;

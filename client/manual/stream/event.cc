@@ -25,8 +25,9 @@ const Event* note_record(Session& session, CUevent event) {
   return found;
 }
 
-// Who waits for the event in another process, or is told of it there, reads what was copied to the
-// host before it. Only this process knows when that has come, so the stream waits for it.
+// A process that waits for the event, or is notified after it, reads bytes that were copied to the
+// host before the event. Only this process knows when they have arrived, so the stream waits for
+// them.
 CUresult before_record(Session& session, const Event* event, CUstream stream) {
   if (event == nullptr || !event->interprocess.load(std::memory_order_relaxed)) [[likely]]
     return CUDA_SUCCESS;

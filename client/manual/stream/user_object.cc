@@ -17,7 +17,7 @@ bool is_possible(unsigned count) { return count != 0 && count <= kMostReferences
 
 CUresult manual_cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
                                    unsigned int initialRefcount, unsigned int flags) {
-  // The flag is required: nobody may wait for a destructor.
+  // The flag is required: no call may wait for a destructor.
   if (object_out == nullptr || destroy == nullptr || !is_possible(initialRefcount) ||
       flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;

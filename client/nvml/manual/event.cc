@@ -1,5 +1,5 @@
 // Sets of events. A server passes no events on, so a set is a number that can be waited for; a wait
-// sleeps here and asks nobody.
+// sleeps here without a request to the server.
 #include <pthread.h>
 
 #include <algorithm>

@@ -19,7 +19,7 @@ nvmlReturn_t none(nvmlDevice_t device, unsigned int* count, T* list) {
   });
 }
 
-// Only who asks how many there are, with no room, may leave the list out.
+// The list may be null only if the caller asks for the number, with capacity 0.
 template <typename T>
 nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int* count, T* list) {
   return with_device(device, [&](Library&, const Device&) {

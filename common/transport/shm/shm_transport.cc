@@ -155,8 +155,8 @@ class ShmTransport final : public Transport, public DescriptorPassing {
 
   Result<size_t> receive_some(FrameHandler& handler, Deadline deadline) {
     if (armed_) {
-      // Somebody slept on poll_descriptor(). Drain what made it readable, or it would stay
-      // readable.
+      // A thread slept on poll_descriptor(). Drain the bytes that made it readable, or it would
+      // stay readable.
       disarm();
       waker_.drain();
       FARGPU_RETURN_IF_ERROR(socket_.drain());

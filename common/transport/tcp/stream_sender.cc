@@ -103,7 +103,7 @@ bool StreamSender::set_aside() {
 
 Status StreamSender::send_aside() {
   const std::unique_lock lock(socket_mutex_, std::try_to_lock);
-  // Who holds it sends what is aside first, but may stop before all has left.
+  // Its holder sends deferred frames first, but may stop before all are sent.
   if (!lock.owns_lock()) return peer_is_busy();
   FARGPU_ASSIGN_OR_RETURN(const bool all, write_small(nullptr));
   return all ? Status() : peer_is_busy();

@@ -7,7 +7,7 @@ namespace {
 // NVML's protocol for lists: how many there are, and INSUFFICIENT_SIZE when there is less room.
 template <typename Info>
 nvmlReturn_t list(Desk& desk, nvmlDevice_t device, unsigned int* count, Info* infos) {
-  // Only who asks how many there are, with no room, may leave the list out.
+  // The list may be null only if the caller asks for the number, with capacity 0.
   if (count == nullptr || (infos == nullptr && *count != 0)) return NVML_ERROR_INVALID_ARGUMENT;
   desk.look();
   const auto processes = desk.processes(device);

@@ -49,8 +49,8 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, const std::shared_ptr<
   });
 }
 
-// The capture is over, well or not. Where the graph is nobody's then, it ends, also one that the
-// application had.
+// The capture has ended, with success or not. A graph without an owner ends, even if it was the
+// application's.
 CUresult finish(StreamCapture& capture, CUgraph* out) {
   CUresult result = CUDA_SUCCESS;
   if (!capture.valid) {

@@ -349,7 +349,7 @@ bool Loader::place_shared() {
   }
   if (common_shared_ > 1u << 30)
     return fail(LoadError::Kind::kInvalidPtx, "too much shared memory", 1);
-  // Who calls a user is one; who calls through pointers may call any of them.
+  // A caller of a user is a user, too; calls through pointers may call any of them.
   bool any = false;
   for (size_t f = 0; f < facts_.size(); ++f)
     any |= facts_[f].uses_common_shared && bodies_[f] != nullptr && !bodies_[f]->is_entry;
