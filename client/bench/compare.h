@@ -1,4 +1,4 @@
-// What changed between two files of results, beyond the noise. Pure functions.
+// The changes between two files of results, beyond the noise. Pure functions.
 #pragma once
 
 #include <string>
@@ -31,11 +31,11 @@ struct Comparison {
 // kInvalidArgument: a file has a result without the members that are needed.
 Result<Comparison> compare(const Json& before, const Json& now);
 
-// {"changes": [{"case", "way", "before", "now", "kind"}] of what is slower or faster, "cautions",
+// {"changes": [{"case", "way", "before", "now", "kind"}] of slower and faster cases, "cautions",
 // "lost"}.
 Json to_json(const Comparison& comparison);
 
-// For people: what changed, and how many did not.
+// For people: the changed cases, and the number of unchanged ones.
 std::string to_text(const Comparison& comparison);
 
 }  // namespace fargpu::bench

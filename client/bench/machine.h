@@ -1,4 +1,5 @@
-// What this host's figures depend on: processor, kernel, clock source, governor, load. Any thread.
+// The properties of this host that affect figures: processor, kernel, clock source, governor, load.
+// Any thread.
 #pragma once
 
 #include "client/bench/figures/json.h"

@@ -51,12 +51,13 @@ struct ProcessReport {
   uint64_t images_sent = 0, image_bytes_sent = 0, images_found = 0;
   uint64_t round_trips = 0, in_a_row = 0, most_of_a_thread = 0;
   std::vector<RateLag> rates;  // slowest first
-  // Where they were asked for: the longest waits first, and what looking took, of all threads.
+  // Where they were asked for: the longest waits first, and the time for reading stacks, of all
+  // threads.
   std::vector<PlaceCalls> places;
   uint64_t looking_ns = 0;
 };
 
-// One report on each line. kInvalidArgument names the line and what is wrong with it.
+// One report on each line. kInvalidArgument names the line and its fault.
 Result<std::vector<ProcessReport>> read_reports(const std::string& text);
 
 // The same places of all processes, added up, the longest waits first.

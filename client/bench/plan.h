@@ -1,4 +1,4 @@
-// What is measured: the questions, in order, and what each answer is called. Pure values.
+// The measurements: the questions, in order, and the name of each answer. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class Phase {
   kSessions,  // in many fresh processes; the processes of kCalls have ended
 };
 
-// What a bare link is asked beside a question; without a name, nothing.
+// The bare link's counterpart of a question; without a name, nothing.
 struct BareQuestion {
   std::string name;  // "round_trip", "to_server", "to_client"
   uint64_t bytes = 0;
@@ -36,7 +36,7 @@ struct Scale {
   uint64_t largest = 1 << 30;  // bytes of a copy
 };
 
-// Names what was measured: "host_to_device_memcpy_ce/pinned/64KiB", "sessions_call_sync/16".
+// Names the measured case: "host_to_device_memcpy_ce/pinned/64KiB", "sessions_call_sync/16".
 std::string case_name(const std::string& record, const Question& question);
 // "4B", "64KiB", "1GiB".
 std::string size_name(uint64_t bytes);

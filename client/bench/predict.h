@@ -1,10 +1,10 @@
-// The time of a run over another link, from what one run did.
+// The time of a run over another link, predicted from one run.
 //
 //   T(link) = T + waits in a row x (round trip - the measured link's) + lag(bandwidth)
 //
-// The waits and the lag are what the client counted (common/rpc/link_estimate.h). Each has two
-// values between which the truth lies: `Shares` says where, 1 at the longer one. Processes whose
-// times overlap cost what the slowest chain of processes, one after another, costs. Pure functions.
+// The client has counted the waits and the lag (common/rpc/link_estimate.h). Each has two values
+// between which the truth lies: `Shares` says where, 1 at the longer one. Overlapping processes
+// cost as much as the slowest chain of processes in sequence. Pure functions.
 #pragma once
 
 #include <vector>
@@ -36,8 +36,8 @@ struct Prediction {
 };
 Prediction predict(const Run& run, const Link& link, const Shares& shares);
 
-// Those with which predict() gives the time of a second run. A share is left alone where its two
-// values differ by less than 2 % of the time.
+// The shares with which predict() gives the time of a second run. A share is left alone where its
+// two values differ by less than 2 % of the time.
 double fit_waits(const Run& run, const Link& link, double nanoseconds);
 double fit_bytes(const Run& run, const Link& link, double nanoseconds, double waits);
 

@@ -1,4 +1,4 @@
-// A prediction as a file, and as what its page shows. Pure functions.
+// A prediction as a file, and as data for its page. Pure functions.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Study {
   std::vector<FitRun> fits;
 };
 
-// What is predicted: the links that were given, and each round trip with each bandwidth.
+// The predicted run: the links that were given, and each round trip with each bandwidth.
 struct Wanted {
   std::vector<Link> given;
   std::vector<double> rtts_ns, bits_per_second;

@@ -1,4 +1,4 @@
-// A fargpu-measure that runs beside us and answers questions, one at a time. One thread.
+// A fargpu-measure process that answers questions, one at a time. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -25,9 +25,9 @@ class Program final {
                                const Environment& environment, Deadline deadline);
   Program(Program&& other) noexcept;
   Program& operator=(Program&&) = delete;
-  ~Program();  // its input ends; what does not end then is killed
+  ~Program();  // its input ends; a process that does not end then is killed
 
-  // What the program said about itself.
+  // The program's data about itself.
   const Json& about() const { return about_; }
   // kLost: it died; kTimeout: it did not answer, and is killed; kDriver: it says why it failed.
   // After the first two, only its end is left.

@@ -1,4 +1,5 @@
-// What a run of `fargpu bench` found, and its file. docs/bench.md describes the file. Plain values.
+// The results of a run of `fargpu bench`, and their file. docs/bench.md describes the file. Plain
+// values.
 #pragma once
 
 #include <string>
@@ -33,9 +34,9 @@ struct Results {
   std::vector<Skip> skips;
 };
 
-// The median, and what it may be: from the smallest to the largest median of the rounds. So many
-// rounds of an unchanged thing have its true median between them with a probability of 1 -
-// 2^(1 - rounds), whatever the distribution.
+// The median and its interval: from the smallest to the largest median of the rounds. So many
+// rounds of an unchanged thing have its true median between them with a probability of 1 - 2^(1 -
+// rounds), whatever the distribution.
 struct Median {
   double value = 0, low = 0, high = 0;  // ns
   size_t rounds = 0;

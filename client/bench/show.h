@@ -1,4 +1,4 @@
-// What `fargpu bench app` prints. Pure functions.
+// The output of `fargpu bench app`. Pure functions.
 #pragma once
 
 #include <string>

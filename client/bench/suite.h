@@ -1,6 +1,6 @@
 // Runs a plan in several ways, in turn: every round measures each case natively, over each
-// transport and on its bare link, one right after the other, so that what changes on the machine
-// changes all alike.
+// transport and on its bare link, one right after the other, so that other load affects all
+// variants equally.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace fargpu::bench {
 
-// How fargpu-measure is started, and what for.
+// How fargpu-measure is started, and its task.
 struct Way {
   enum class Kind { kNative, kRemote, kBare };
   std::string name;
@@ -35,8 +35,8 @@ struct Progress {
   std::string what;
 };
 
-// Adds figures and skips to `results`, and what each way says about itself to its "ways". What
-// cannot be measured is a skip with its reason; a way whose program dies stays lost. Ends soon
+// Adds figures and skips to `results`, and each variant's data about itself to its "ways". A case
+// that cannot be measured is a skip with its reason; a way whose program dies stays lost. Ends soon
 // after the budget's end; every case is measured once if at all possible. One thread.
 void run_suite(const std::vector<Step>& plan, const std::vector<Way>& ways, unsigned rounds,
                const Budget& budget, const std::function<void(const Progress&)>& progress,

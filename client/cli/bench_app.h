@@ -1,4 +1,4 @@
-// fargpu bench app: one program's time, taken apart, and what it would be over other links.
+// fargpu bench app: one program's time by cause, and its predicted time over other links.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -17,7 +17,7 @@ struct WayWishes {
   std::string native_library;  // folder with its libcuda.so.1; empty: the system's
 };
 
-// Opens a session over each transport to see whether it works; those that do not become skips.
+// Opens a session over each transport to see whether it works; errors that do not become skips.
 // Fails when none works, or when the only one that was wished for does not. `here`: the environment
 // of a native program; ours must be that of `fargpu run`. `largest` in the commands is a
 // placeholder until set_largest().

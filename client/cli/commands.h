@@ -1,5 +1,5 @@
-// The subcommands of `fargpu`. Each adds itself to the parser, with its options and help; the one
-// that was chosen leaves its work in `Command`, which main runs after parsing. One thread.
+// The subcommands of `fargpu`. Each adds itself to the parser, with its options and help; the
+// chosen command leaves its work in `Command`, which main runs after parsing. One thread.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ void add_scan(CLI::App& app, Command& command);
 void add_smi(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
 void add_bench(CLI::App& app, Command& command);
-// Hidden: what doctor starts in the environment of `fargpu run`, to see which libcuda is loaded
+// Hidden: started by doctor in the environment of `fargpu run`, to find which libcuda is loaded
 // there.
 void add_load_probe(CLI::App& app, Command& command);
 

@@ -9,7 +9,7 @@
 
 namespace fargpu::cli {
 
-// How an application reaches its GPUs; empty fields keep what the environment says.
+// How an application reaches its GPUs; empty fields keep the values of the environment.
 struct ServerOptions {
   std::string server;      // host:port, or the path of a unix socket; several behind commas
   std::string token_file;  // the token itself stays out of command lines
@@ -30,8 +30,8 @@ struct SessionOptions {
 // programs with a DT_RPATH, NVML where that leads to another one.
 enum class Preload { kAuto, kAlways, kNever };
 
-// Checks the values and sets FARGPU_*. Relative paths become absolute, also those of variables that
-// were set before: the program may change its folder before its first call.
+// Checks the values and sets FARGPU_*. Relative paths become absolute, also in variables that were
+// set before: the program may change its folder before its first call.
 Status export_server(const ServerOptions& options);
 Status export_session(const SessionOptions& options);
 // LD_LIBRARY_PATH, and LD_PRELOAD when `program` needs it.

@@ -2,8 +2,8 @@
 // starts and held while the program runs.
 //
 // exec replaces this process with the program, so the connection that holds the job belongs to a
-// companion (companion.h), the holder, which ends when the program ends. If somebody kills the
-// holder, the job lives on while it has sessions.
+// companion (companion.h), the holder, which ends when the program ends. If the holder is killed,
+// the job lives on while it has sessions.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// What the program `fargpu` asks a server: a job, its status, and a short session for measuring.
-// Plain values; Cap'n Proto stays in the .cc. Each call opens a connection and closes it again,
-// except that of a job, which stays open. One thread.
+// Queries of the program `fargpu` to a server: a job, its status, and a short session for
+// measuring. Plain values; Cap'n Proto stays in the .cc. Each call opens a connection and closes it
+// again, except that of a job, which stays open. One thread.
 #pragma once
 
 #include <chrono>
@@ -61,12 +61,12 @@ struct ServerStatus {
 struct SessionProbe {
   std::string transport;  // "tcp 127.0.0.1:14900"
   std::string reason;     // why that one
-  std::string route;      // what lies below it, where there is more to say
+  std::string route;      // the layer below it, if any
   // How bulk reaches device memory over rdma: "peer memory, from 1048576 bytes on (dma-buf: ...)";
   // empty over other transports.
   std::string device_memory;
   bool same_host = false;             // the transport is one of shared memory
-  std::vector<std::string> failures;  // what was tried in vain
+  std::vector<std::string> failures;  // failed attempts
   std::string server_version, driver_name;
   int driver_version = 0;
   unsigned devices = 0;
@@ -83,8 +83,8 @@ struct Target {
 };
 // All servers of the environment, at least one.
 Result<std::vector<Target>> targets_from_environment();
-// Runs `show` for each; with several servers under a line with the server's name. What `show`
-// returns is an exit code; the first that is not kSuccess is returned, after all.
+// Runs `show` for each; with several servers under a line with the server's name. `show` returns an
+// exit code; the first that is not kSuccess is returned, after all.
 int for_each_server(const std::vector<Target>& targets,
                     const std::function<int(const Target&)>& show);
 
@@ -101,7 +101,7 @@ struct JobWish {
   std::string program;  // for ps and logs
   int pid = 0;          // of the program
 };
-// What the environment wishes for (FARGPU_GPUS, FARGPU_MEMORY, FARGPU_DEVICES).
+// The wishes of the environment (FARGPU_GPUS, FARGPU_MEMORY, FARGPU_DEVICES).
 Result<JobWish> wish_from_environment();
 Result<OpenedJob> open_job(const Target& target, const JobWish& wish, transport::Deadline deadline);
 

@@ -1,7 +1,7 @@
 // BlockStates: which blocks of a region the application can access (open), and which it may have
-// changed since they were last compared (suspect). What is open is always suspect, and what was
-// closed stays so until it was compared twice more as old: a read that the system began while it
-// was open may still bring bytes. All begin open. Pure; no threads.
+// changed since they were last compared (suspect). Open blocks are always suspect, and a closed
+// block stays suspect until it was compared twice more as old: a read that the system began while
+// it was open may still bring bytes. All blocks begin open. Pure; no threads.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A small process beside this one, which becomes the program by exec. The companion is not the
+// A small helper process; this process becomes the program by exec. The companion is not the
 // program's child, is in no terminal and no process group of the program, and has none of its files
 // open, or only its stderr.
 #pragma once
@@ -16,13 +16,13 @@ class Companion {
   Companion(Fd program, Fd answer) : program_(std::move(program)), answer_(std::move(answer)) {}
   // Readable when the program has ended.
   const Fd& program() const { return program_; }
-  // What start_companion() returns in the other process. Once.
+  // The result of start_companion() in the other process. Once.
   void answer(const Result<std::string>& result);
   void wait_for_the_program() const;
 
   enum class Stderr { kClose, kKeep };
-  // Closes the program's descriptors, because readers of its pipes wait for their end. `name` is
-  // what lists of processes show.
+  // Closes the program's descriptors, because readers of its pipes wait for their end. `name`
+  // appears in lists of processes.
   void leave_the_program(const char* name, Stderr what);
 
  private:

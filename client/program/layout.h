@@ -16,9 +16,10 @@ Result<std::string> own_path();
 Result<std::string> client_library_folder();
 // The daemon beside this executable.
 Result<std::string> daemon_path();
-// What `fargpu bench` measures with, beside this executable.
+// The program with which `fargpu bench` measures, beside this executable.
 Result<std::string> measure_path();
-// What a shell would run for `command`: a path is taken as it is, a name is looked up in PATH.
+// The file that a shell would run for `command`: a path is taken as it is, a name is looked up in
+// PATH.
 Result<std::string> find_program(const std::string& command);
 
 }  // namespace fargpu::cli

@@ -1,5 +1,5 @@
-// What the file of a program says about whether our libcuda.so.1 will be found by it. Pure
-// look-ups; the file is untrusted.
+// Predicts from a program's file whether it will find fargpu's libcuda.so.1. Pure look-ups; the
+// file is untrusted.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ bool has_rpath(const std::string& program);
 // Whether a folder of its DT_RPATH has a file of that name: the program would load that one.
 bool rpath_leads_to(const std::string& program, const std::string& library);
 
-// One line for a program that will probably not use remote GPUs, with what to do: it is of another
+// One line for a program that will probably not use remote GPUs, with a remedy: it is of another
 // machine type, it changes its user, so that the loader ignores LD_LIBRARY_PATH, what it starts
 // does not get its environment, or it loads no library for glibc. Empty: nothing stands against it.
 std::string doubt_about(const std::string& program);

@@ -17,7 +17,7 @@ struct ChildEnd {
   int signal = 0;  // 0: it exited
 };
 
-// What happens to children that this process did not start, but adopted.
+// The treatment of adopted children, which this process did not start.
 enum class Orphans { kLeave, kReap };
 
 // Starts `arguments[0]` (a path) and waits for its end. A terminal's own signals (Ctrl-C) reach the

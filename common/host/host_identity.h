@@ -7,7 +7,7 @@
 namespace fargpu::bootstrap {
 
 // Equal for all processes of one running system, containers included; another one after a reboot
-// and on another host. Empty: not known, and then equal to nobody's. Source: the kernel's boot id,
+// and on another host. Empty: not known, and then equal to no other. Source: the kernel's boot id,
 // read by the first call.
 std::string host_identity();
 

@@ -61,7 +61,8 @@ class OrderedCopies {
     uint64_t stream_id = 0;
     CUstream stream = nullptr;
     // Of a barrier: none. Gates are for copies during which the client holds back calls that make
-    // the driver wait for streams (client/stream/host_calls.h); only those may hold their stream.
+    // the driver wait for streams (client/stream/host_calls.h); only such copies may block their
+    // stream.
     Copy copy{};
 
     uint64_t bytes() const { return copy.shape.bytes(); }
@@ -93,8 +94,8 @@ class OrderedCopies {
   Result<std::span<std::byte>> target(uint64_t id, uint64_t offset, uint64_t bytes);
   // The bytes have arrived. No bytes: the client has acknowledged the end of the copy.
   Status fetched(uint64_t id, uint64_t offset, uint64_t bytes);
-  // The same for bytes that came by the bulk connection. The client cannot know from the order of
-  // its frames that they are there: with the last ones it is told.
+  // The same for bytes that came by the bulk connection. The order of its frames does not show the
+  // client that the bytes have arrived: the worker reports it after the last ones.
   Status landed(uint64_t id, uint64_t offset, uint64_t bytes);
   // For the thread that reads the bulk connection.
   AskedBytes& asked() { return asked_; }

@@ -1,8 +1,8 @@
 // Launcher: starts the processes of a daemon (workers, the probe, TLS relays), signals them and
-// learns of their ends. Only an implementation knows whose children they are: those of
-// ChildLauncher are this process's; a starter with other rights may have them as its own, and hand
-// over a descriptor for each and how it ended. So nothing else waits for a process id, sends a
-// signal to one, or finds a process by it. One thread.
+// learns of their ends. Only an implementation knows the parent of the processes: ChildLauncher
+// starts them as children of this process; a starter with other rights may be the parent itself,
+// and pass on a descriptor for each process and its exit status. So no other code waits for a
+// process id, signals one, or finds a process by it. One thread.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What `fargpu bench` and the programs that measure for it say to each other: a Question, and one
-// Answer to it, each a line of JSON. Plain values.
+// The messages of `fargpu bench` and the programs that measure for it: a Question, and one Answer
+// to it, each a line of JSON. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fargpu::bench {
 
-// What to measure, and for how long.
+// The case to measure, and the time for it.
 struct Question {
   std::string name;      // "host_to_device_memcpy_ce"
   std::string memory;    // of the host: "pinned", "registered", "pageable"; empty: none
@@ -21,7 +21,7 @@ struct Question {
   double seconds = 0.1;  // at least one measurement is made, however long it takes
 };
 
-// What one of several participants (a thread, a session) saw.
+// The figures of one of several participants (a thread, a session).
 struct Share {
   uint64_t count = 0;   // of its calls
   uint64_t median = 0;  // ns

@@ -1,4 +1,4 @@
-// One record of several participants' times: of all together, and what each of them saw.
+// One record of several participants' times: of all together, and of each.
 #pragma once
 
 #include <span>

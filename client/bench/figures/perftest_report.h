@@ -1,4 +1,4 @@
-// What the programs of perftest print. Pure functions.
+// The output of perftest's programs. Pure functions.
 #pragma once
 
 #include <cstddef>

@@ -49,9 +49,9 @@ Answer timed(const Question& question, uint64_t batch, const Work& work) {
   return one_record(question.name, repeat(after(question.seconds), batch, work));
 }
 
-// Bursts of `length` calls. Two records: `name`, what a call costs its caller while those before it
-// are under way; `name`_done, what it costs until `settle` has seen the end of all. Every call of a
-// burst counts with its part of the burst's time.
+// Bursts of `length` calls. Two records: `name`, the caller's time for a call while earlier calls
+// are under way; `name`_done, the time per call until `settle` has seen the end of all. Every call
+// of a burst counts with its part of the burst's time.
 template <typename Work, typename Settle>
 Answer bursts(const Question& question, unsigned length, const Work& work, const Settle& settle) {
   Histogram caller, done;

@@ -1,4 +1,5 @@
-// What a link costs by itself, for comparison: bytes there, bytes back, nothing else. Questions:
+// The cost of a link without fargpu, for comparison: bytes there, bytes back, nothing else.
+// Questions:
 //   round_trip   `bytes` there and as many back, in `count` conversations at once
 //   to_server    `bytes` there, a byte back
 //   to_client    a byte there, `bytes` back

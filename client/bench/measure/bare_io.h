@@ -1,4 +1,4 @@
-// What a conversation of bare sockets begins with, and moving its bytes. Shared by both ends.
+// The begin of an exchange over bare sockets, and moving its bytes. Shared by both ends.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Setup {
   static constexpr uint64_t kMost = uint64_t{1} << 40;  // of `there` and `back`
 };
 
-// All of it; false: the other end has gone, or has been silent for a minute.
+// All bytes; false: the other end has gone, or has been silent for a minute.
 bool send_all(int socket, std::span<const char> bytes);
 bool receive_all(int socket, std::span<char> room);
 // `total` bytes, of which the contents do not matter, from or into `buffer` again and again.

@@ -1,5 +1,5 @@
-// The measurements by name. A case does what its Question says and returns its times; it throws
-// Failed when the driver refuses. client/bench/plan.cc says what each name answers.
+// The measurements by name. A case executes its Question and returns its times; it throws Failed
+// when the driver refuses. client/bench/plan.cc describes each name.
 #pragma once
 
 #include <functional>

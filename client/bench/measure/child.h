@@ -12,13 +12,13 @@ namespace fargpu::bench {
 
 class Child final {
  public:
-  // Forks. Throws Failed. What `work` throws becomes the child's failure.
+  // Forks. Throws Failed. An exception of `work` becomes the child's failure.
   explicit Child(const std::function<Answer()>& work);
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
   ~Child();  // kills it if it still runs
 
-  // Waits, at most `seconds`. Throws Failed: what the child said, or that it was too late.
+  // Waits, at most `seconds`. Throws Failed: the child's message, or that it was too late.
   Answer wait(double seconds);
 
  private:

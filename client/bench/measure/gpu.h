@@ -11,7 +11,7 @@
 namespace fargpu::bench {
 
 // PTX with `kernels` empty kernels, kernel_0 and so on. Texts with different `mark` are different
-// images to everybody who keeps images.
+// images for all caches.
 std::string image_text(unsigned kernels, const std::string& mark);
 
 // Makes the primary context of device 0 current.

@@ -1,4 +1,4 @@
-// Streams of a case, beside the one of the GPU; they end with it. Throws Failed. One thread.
+// Streams of a case, besides the GPU's stream; they end with it. Throws Failed. One thread.
 #pragma once
 
 #include <cstddef>

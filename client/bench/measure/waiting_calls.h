@@ -1,4 +1,5 @@
-// Calls that wait for the server, and what they tell: measured by themselves, and beside copies.
+// Calls that wait for the server, and the meaning of their answers: measured alone, and while
+// copies run.
 #pragma once
 
 #include "client/bench/measure/driver.h"

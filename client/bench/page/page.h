@@ -8,8 +8,8 @@
 
 namespace fargpu::bench {
 
-// `page`: a text that fargpu_page() of CMake makes. `data`: what its scripts show; from whomever:
-// its texts cannot become markup.
+// `page`: a text that fargpu_page() of CMake makes. `data`: the data for its scripts; from
+// whomever: its texts cannot become markup.
 std::string fill_page(std::string_view page, const Json& data);
 
 }  // namespace fargpu::bench
