@@ -44,9 +44,9 @@ auto accept_unless_given_up(int socket, Accept accept) -> decltype(accept(Deadli
   }
 }
 
-class Worker {
+class WorkerUpgrade {
  public:
-  Worker(int socket, const transport::StreamOptions& options, Deadline deadline)
+  WorkerUpgrade(int socket, const transport::StreamOptions& options, Deadline deadline)
       : socket_(socket), options_(options), deadline_(deadline) {}
 
   Result<UpgradeRequest> next() { return read_upgrade(socket_, deadline_); }
@@ -139,7 +139,7 @@ Result<Upgraded> upgrade_as_worker(Fd socket, const std::vector<UpgradeOffer>& o
     FARGPU_ASSIGN_OR_RETURN(result.transport, transport::from_fd(std::move(socket), options));
     return result;
   }
-  Worker worker(socket.get(), options, deadline);
+  WorkerUpgrade worker(socket.get(), options, deadline);
   // Each offer can be tried once.
   std::vector<UpgradeOffer> left = offers;
   for (;;) {

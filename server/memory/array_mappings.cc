@@ -7,13 +7,13 @@ namespace {
 
 constexpr uint64_t kTileBytes = 64 << 10;
 
-struct Range {
+struct TileRange {
   uint64_t begin, end;
   bool has(uint64_t value) const { return value >= begin && value < end; }
 };
 
 // In units, also where the last one is not whole.
-Range range_of(uint64_t from, uint64_t count, uint64_t unit) {
+TileRange range_of(uint64_t from, uint64_t count, uint64_t unit) {
   if (unit == 0) unit = 1;
   return {from / unit, (from + count + unit - 1) / unit};
 }
@@ -23,7 +23,7 @@ Range range_of(uint64_t from, uint64_t count, uint64_t unit) {
 ArrayMappings::Gone ArrayMappings::changed(uint64_t array, const TileExtent& tile,
                                            const CUarrayMapInfo& info) {
   Tile at{.is_tail = info.subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL};
-  Range x{}, y{0, 1}, z{0, 1};
+  TileRange x{}, y{0, 1}, z{0, 1};
   if (at.is_tail) {
     const auto& tail = info.subresource.miptail;
     at.layer = tail.layer;

@@ -141,36 +141,36 @@ CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launch
     if (launchParamsList == nullptr || numDevices == 0 ||
         (flags & ~(kNoSyncBefore | kNoSyncAfter)) != 0)
       return CUDA_ERROR_INVALID_VALUE;
-    struct Place {
+    struct DeviceStream {
       std::shared_ptr<Context> context;
       std::shared_ptr<Stream> stream;
     };
-    std::vector<Place> places(numDevices);
+    std::vector<DeviceStream> streams(numDevices);
     for (unsigned i = 0; i < numDevices; ++i) {
       const CUDA_LAUNCH_PARAMS& launch = launchParamsList[i];
       if (launch.hStream == nullptr || launch.hStream == CU_STREAM_LEGACY ||
           launch.hStream == CU_STREAM_PER_THREAD || launch.function == nullptr)
         return CUDA_ERROR_INVALID_HANDLE;
       const CUresult found = with_stream(launch.hStream, [&](Context& context, const auto& stream) {
-        places[i] = {context.shared_from_this(), stream};
+        streams[i] = {context.shared_from_this(), stream};
         Captures& captures = Captures::get();
         return captures.any() ? captures.forbidden(launch.hStream, /*ends=*/true) : CUDA_SUCCESS;
       });
       if (found != CUDA_SUCCESS) return found;
       for (unsigned other = 0; other < i; ++other)
-        if (&places[other].context->device() == &places[i].context->device())
+        if (&streams[other].context->device() == &streams[i].context->device())
           return CUDA_ERROR_INVALID_VALUE;
     }
     // Each stream waits for what is in all of them.
-    const auto meet = [&places] {
+    const auto meet = [&streams] {
       std::vector<Fence> all;
-      for (const Place& place : places) {
-        const auto fences = place.context->outstanding(place.stream);
+      for (const DeviceStream& on : streams) {
+        const auto fences = on.context->outstanding(on.stream);
         all.insert(all.end(), fences.begin(), fences.end());
       }
-      for (const Place& place : places)
-        place.context->submit(
-            place.stream, [] {}, all);
+      for (const DeviceStream& on : streams)
+        on.context->submit(
+            on.stream, [] {}, all);
     };
     if ((flags & kNoSyncBefore) == 0) meet();
     for (unsigned i = 0; i < numDevices; ++i) {

@@ -5,7 +5,7 @@ namespace {
 
 constexpr unsigned kLanes = 32;
 
-struct Place {
+struct ElementIndex {
   unsigned batch = 0, row = 0, column = 0;
 };
 
@@ -14,7 +14,7 @@ Fragment with_places(Fragment fragment, auto place) {
   fragment.places.resize(size_t{kLanes} * count);
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     for (unsigned i = 0; i < count; ++i) {
-      const Place at = place(lane, i);
+      const ElementIndex at = place(lane, i);
       fragment.places[size_t{lane} * count + i] =
           static_cast<uint16_t>((at.batch * fragment.rows + at.row) * fragment.columns + at.column);
     }
@@ -23,7 +23,7 @@ Fragment with_places(Fragment fragment, auto place) {
 }
 
 // Four lanes hold one row of A (or one column of B): a register each, side by side.
-Place operand_place(const Fragment& f, unsigned lane, unsigned i) {
+ElementIndex operand_place(const Fragment& f, unsigned lane, unsigned i) {
   const unsigned per = f.per_register(), width = 4 * per;
   const unsigned length = f.role == Role::kA ? f.columns : f.rows;  // K
   const unsigned others = f.role == Role::kA ? f.rows : f.columns;  // M or N
@@ -37,7 +37,7 @@ Place operand_place(const Fragment& f, unsigned lane, unsigned i) {
   return {0, along, across};
 }
 
-Place accumulator_place(const Fragment& f, unsigned lane, unsigned i) {
+ElementIndex accumulator_place(const Fragment& f, unsigned lane, unsigned i) {
   const unsigned groups = f.rows / 8, part = i / 2;
   return {0, 8 * (part % groups) + lane / 4, 8 * (part / groups) + lane % 4 * 2 + i % 2};
 }
@@ -58,13 +58,15 @@ Fragment make_quad_fragment(Role role, Element element, bool column_major) {
   if (role == Role::kA) f.columns = 4;
   if (role == Role::kB) f.rows = 4;
   f.registers = role != Role::kAccumulator ? 2 : element == Element::kF16 ? 4 : 8;
-  return with_places(f, [&](unsigned lane, unsigned i) -> Place {
+  return with_places(f, [&](unsigned lane, unsigned i) -> ElementIndex {
     const unsigned batch = lane % 16 / 4, four = lane % 4, high = lane < 16 ? 0 : 4;
     if (role == Role::kA) {
-      return column_major ? Place{batch, i % 4 + high, four} : Place{batch, four + high, i};
+      return column_major ? ElementIndex{batch, i % 4 + high, four}
+                          : ElementIndex{batch, four + high, i};
     }
     if (role == Role::kB) {
-      return column_major ? Place{batch, i, four + high} : Place{batch, four, i % 4 + high};
+      return column_major ? ElementIndex{batch, i, four + high}
+                          : ElementIndex{batch, four, i % 4 + high};
     }
     if (element == Element::kF16) return {batch, four + high, i};
     return {batch, (lane & 1) + (i & 2) + high, (i & 4) + (lane & 2) + (i & 1)};

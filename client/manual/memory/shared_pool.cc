@@ -35,18 +35,18 @@ class ImportedPools {
   std::mutex& mutex() { return mutex_; }
 
  private:
-  struct Entry {
+  struct KnownPool {
     const Session* session;
     CUmemoryPool pool;
   };
   // Ids are not used again.
-  static bool lives(const Session& session, const Entry& entry) {
-    return entry.session == &session &&
-           session.find(rpc::HandleKind::kMemPool, reinterpret_cast<uint64_t>(entry.pool)) !=
+  static bool lives(const Session& session, const KnownPool& pool) {
+    return pool.session == &session &&
+           session.find(rpc::HandleKind::kMemPool, reinterpret_cast<uint64_t>(pool.pool)) !=
                nullptr;
   }
   std::mutex mutex_;
-  std::map<TicketBytes, Entry> pools_;
+  std::map<TicketBytes, KnownPool> pools_;
 };
 
 ImportedPools& imported_pools() {

@@ -22,31 +22,31 @@ const Surface* find(Exec& x, const Instr& in, uint64_t value, uint32_t lane) {
   return x.surface.object.get();
 }
 
-struct Place {
+struct Position {
   int64_t x = 0, y = 0, z = 0;
 };
 
-Place read_place(const Exec& x, const SurfaceOp& op, const OperandRef* list, uint32_t lane) {
+Position read_position(const Exec& x, const SurfaceOp& op, const OperandRef* list, uint32_t lane) {
   const auto next = [&] { return static_cast<int32_t>(x.at<uint32_t>(*list++)[lane]); };
-  Place place;
+  Position position;
   // Of a layer or a slice there is one only.
-  if (is_layered(op.geometry)) place.z = next();
-  place.x = next();
-  if (dimensions(op.geometry) > 1) place.y = next();
-  if (op.geometry == Geometry::k3D) place.z = next();
-  return place;
+  if (is_layered(op.geometry)) position.z = next();
+  position.x = next();
+  if (dimensions(op.geometry) > 1) position.y = next();
+  if (op.geometry == Geometry::k3D) position.z = next();
+  return position;
 }
 
 // Where an access of `bytes` bytes goes. Nothing: outside, where there is nothing to do; or after a
 // fault.
 uint8_t* find_element(Exec& x, const Instr& in, const SurfaceOp& op, const Image& image,
-                      Place place, unsigned bytes, uint32_t lane) {
+                      Position position, unsigned bytes, uint32_t lane) {
   const Image::Level& level = image.levels.front();
   const unsigned step = op.action == SurfaceAction::kStoreFormatted ? bytes : 1;
   const int64_t width = int64_t{level.width} * image.format.element_bytes();
-  place.x *= step;
+  position.x *= step;
   const int64_t limits[] = {width - bytes, int64_t{level.height} - 1, int64_t{level.depth} - 1};
-  int64_t* const at[] = {&place.x, &place.y, &place.z};
+  int64_t* const at[] = {&position.x, &position.y, &position.z};
   for (unsigned i = 0; i < 3; ++i) {
     if (*at[i] >= 0 && *at[i] <= limits[i]) continue;
     if (op.outside == Outside::kZero || limits[i] < 0) return nullptr;
@@ -57,14 +57,14 @@ uint8_t* find_element(Exec& x, const Instr& in, const SurfaceOp& op, const Image
     }
     *at[i] = std::clamp<int64_t>(*at[i], 0, limits[i]);
   }
-  if (place.x % bytes != 0) {
-    raise_fault(x, in, Fault::Kind::kMisalignedAddress, lane, static_cast<uint64_t>(place.x), bytes,
-                "in a surface");
+  if (position.x % bytes != 0) {
+    raise_fault(x, in, Fault::Kind::kMisalignedAddress, lane, static_cast<uint64_t>(position.x),
+                bytes, "in a surface");
     return nullptr;
   }
-  return reinterpret_cast<uint8_t*>(level.base + static_cast<uint64_t>(place.z) * level.slice +
-                                    static_cast<uint64_t>(place.y) * level.pitch +
-                                    static_cast<uint64_t>(place.x));
+  return reinterpret_cast<uint8_t*>(level.base + static_cast<uint64_t>(position.z) * level.slice +
+                                    static_cast<uint64_t>(position.y) * level.pitch +
+                                    static_cast<uint64_t>(position.x));
 }
 
 uint64_t read_register(const Exec& x, OperandRef ref, unsigned bytes, uint32_t lane) {
@@ -136,7 +136,7 @@ bool access(Exec& x, const Instr& in, const SurfaceOp& op, uint32_t lane) {
   const unsigned bytes = op.action == SurfaceAction::kStoreFormatted ? format.element_bytes()
                                                                      : unsigned{in.size} * in.count;
   uint8_t* const element = find_element(x, in, op, surface->image,
-                                        read_place(x, op, list + in.count, lane), bytes, lane);
+                                        read_position(x, op, list + in.count, lane), bytes, lane);
   if (x.event == Event::kFault) return false;
   if (op.action == SurfaceAction::kLoad) {
     for (unsigned i = 0; i < in.count; ++i) {
