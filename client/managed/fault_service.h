@@ -1,6 +1,7 @@
 // FaultService: a thread that fetches managed memory for threads of the application whose access
-// waits. Those are in a signal handler, on whatever stack they have, so they only ask; or in the
-// system, and the thread that hears of it (UserFaults) has to hear of others meanwhile.
+// waits. These threads are in a signal handler, on a stack of unknown size, so they only send a
+// request; or in the system, and the thread that hears of it (UserFaults) has to hear of others
+// meanwhile.
 //
 // One per session; the thread is started with the first managed memory and lives as long as the
 // process. Any thread may ask.

@@ -26,7 +26,7 @@ class SessionTimeline {
   // `records`: the room in the worker.
   SessionTimeline(Link& link, unsigned number, std::string server, uint64_t records);
 
-  // For the channel; null: nobody is to be told.
+  // For the channel; null: no observer.
   rpc::FrameObserver* observer() { return known_ ? &frames_ : nullptr; }
   // When the session is connected: relates the clocks, and asks for the worker's notes. Failures
   // here or later appear in the trace.

@@ -2,8 +2,8 @@
 //
 // A thread that waits for the driver has mostly given the GIL away, and must not ask for it: its
 // holder may wait for this call. Only the thread itself changes its frames, so that it may read
-// them; faulthandler does just that, without references and locks, where a signal tells it to. Here
-// its handler for a real-time signal that nothing used is called as a function; no signal is sent.
+// them; faulthandler does just that, without references and locks, on a signal. Here its handler
+// for a real-time signal that nothing used is called as a function; no signal is sent.
 #pragma once
 
 #include <optional>

@@ -37,11 +37,11 @@ Result<ServerAddress> parse_server(const std::string& text);
 inline constexpr size_t kMaxServers = 16;
 Result<std::vector<std::string>> split_servers(const std::string& list);
 
-// Whether servers of one program are different ones, whatever their names. One thread.
+// Whether servers of one program are different daemons, regardless of their names. One thread.
 class DistinctServers {
  public:
-  // `daemon`: the daemonId that the server said; 0: it said none, and is compared with nobody.
-  // kInvalidArgument, with both names: one that was added before said the same.
+  // `daemon`: the server's daemonId; 0: none, and not compared. kInvalidArgument, with both names:
+  // one that was added before said the same.
   Status add(const std::string& name, uint64_t daemon);
 
  private:

@@ -1,10 +1,10 @@
-// One way for everybody who talks to a fargpud: the client library's sessions, `fargpu`'s probes,
-// and the jobs it opens. Connect, greet, read the answer or the refusal; a session also agrees on
-// its transport.
+// One function for all clients of a fargpud: the client library's sessions, `fargpu`'s probes, and
+// the jobs it opens. Connect, greet, read the answer or the refusal; a session also agrees on its
+// transport.
 //
-// One thread; everything ends at its deadline. The Status' code tells the kinds of failure apart:
-// those of connect_server() and greet(). kProtocol, kLost and kTimeout of a server that took the
-// connection say that it does not answer like a fargpud.
+// One thread; everything ends at its deadline. The Status' code is the kind of failure: those of
+// connect_server() and greet(). kProtocol, kLost and kTimeout of a server that took the connection
+// say that it does not answer like a fargpud.
 #pragma once
 
 #include <chrono>

@@ -74,7 +74,8 @@ enum class Hold : uint8_t {
   kForStaging = 1,      // it may wait for staging memory that earlier copies of the stream use
   kUntilDelivered = 2,  // it also waits until the client has said fgDelivered
   // kForStaging of a copy to the device whose bytes the client gives away at any time: the worker
-  // asks for them before the stream has come to the copy. Known to who knows bulk connections.
+  // asks for them before the stream has come to the copy. Known to releases that know bulk
+  // connections.
   kSourceStands = 3,
 };
 

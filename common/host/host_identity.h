@@ -1,4 +1,4 @@
-// Tells whether two processes run on one host.
+// Determines whether two processes run on one host.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Agreement: the contents on which the two ends of a session last agreed for one region of memory
-// that both have. It tells which bytes have changed since.
+// that both have. It shows which bytes have changed since.
 //
 // Each end keeps one beside its own memory, which its program (the application, or device code) may
 // change at any time. A byte that differs from the agreed contents was changed at this end. Both

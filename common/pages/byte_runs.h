@@ -41,7 +41,7 @@ struct ByteRun {
 class RunReader {
  public:
   explicit RunReader(std::span<const std::byte> bytes) : left_(bytes) {}
-  // nullopt at the end, or where the bytes make no sense: malformed() tells.
+  // nullopt at the end, or where the bytes make no sense: see malformed().
   std::optional<ByteRun> next();
   bool malformed() const { return malformed_; }
 

@@ -151,7 +151,7 @@ struct Channel::Impl final : transport::FrameHandler {
     const ServiceSleep now = service_sleep;
     return now == ServiceSleep::kLongNap || now == ServiceSleep::kWatch;
   }
-  // With wait_mutex held. False: nobody waits.
+  // With wait_mutex held. False: no thread waits.
   bool notify_first() {
     Waiter* waiter = first;
     while (waiter != nullptr && !waiter->attended) waiter = waiter->next;

@@ -1,5 +1,5 @@
 // Orders of the daemon to a session's worker: a page that the worker maps read-only. A command over
-// the control socket tells the worker to read it.
+// the control socket makes the worker read it.
 #pragma once
 
 #include <atomic>

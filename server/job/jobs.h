@@ -6,7 +6,7 @@
 //            session too
 //   shared   made by the first session that showed a key of the client's own: it ends a grace time
 //            after its last session, so that another process of the program may come. In that time
-//            it gives way to whoever needs what it has
+//            it gives way to a job that needs its GPUs
 //   lone     made by a session without a key: it ends with that session
 //
 // Management sessions look at jobs. A job that is only looked at is a view: it shows what the job

@@ -53,8 +53,8 @@ class JobMemory {
   void take_over(size_t gpu, uint64_t bytes);
   // The memory of all sessions of the job on this GPU.
   uint64_t used(size_t gpu) const;
-  // The memory of one session, and its owner; pid 0: nobody's, or the daemon is older and does not
-  // say. `slot` < slots().
+  // The memory of one session, and its owner; pid 0: no owner, or an older daemon. `slot` <
+  // slots().
   uint64_t used_by(size_t gpu, uint32_t slot) const;
   SlotOwner owner(uint32_t slot) const;
   uint32_t slots() const { return shape_.slots; }

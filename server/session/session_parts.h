@@ -3,8 +3,8 @@
 // with the parts; the worker's executor owns them.
 //
 // The place where things end: an object alone or with its parent, a context with what lives in it,
-// the session. Which parts are told stands in schema/api/types.yml. All on the executor's thread,
-// but for `posted` and OrderedCopies::asked(). Nothing here waits for the GPU.
+// the session. schema/api/types.yml declares the notified parts. All on the executor's thread, but
+// for `posted` and OrderedCopies::asked(). Nothing here waits for the GPU.
 #pragma once
 
 #include <atomic>
