@@ -9,6 +9,7 @@
 #include "client/memory/address_map.h"
 #include "client/object/context.h"
 #include "common/base/log.h"
+#include "common/copy/limits.h"
 #include "common/transport/transport.h"
 #include "generated/client/wire/internal.h"
 
@@ -29,7 +30,7 @@ bool RemoteHost::possible() {
     std::lock_guard lock(mutex_);
     if (possible_) return *possible_;
   }
-  const CUresult result = wire::fgRemoteProbe(link_, current_context_id(), kPieceBytes);
+  const CUresult result = wire::fgRemoteProbe(link_, current_context_id(), copy::kMostRemote);
   if (result != CUDA_SUCCESS)
     tell_once("the server cannot register its staging memory, error " + std::to_string(result));
   std::lock_guard lock(mutex_);

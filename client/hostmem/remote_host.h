@@ -35,11 +35,6 @@ class RemoteHost {
   // `functions`: calls that may block streams for which a driver waits when memory is freed.
   RemoteHost(Link& link, HostCalls& functions) : link_(link), functions_(functions) {}
 
-  // Smaller copies travel in frames: one message instead of two.
-  static constexpr size_t kFrom = (64u << 10) + 1;
-  // The most bytes of one call.
-  static constexpr size_t kPieceBytes = 16u << 20;
-
   // Whether transport and worker support it; asks the worker once. Needs a current context.
   bool possible();
 

@@ -11,6 +11,7 @@
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/routes.h"
+#include "common/copy/limits.h"
 #include "common/host/thread.h"
 #include "common/wire/fixed_message.h"
 #include "generated/client/wire/internal.h"
@@ -22,17 +23,10 @@ namespace {
 
 using transport::Clock;
 
-// What one call takes (schema/api/internal.yml).
-constexpr uint64_t kMostBytes = 64u << 20;
-// Deliveries of up to so many bytes in all never wait for staging memory of the worker.
-constexpr uint64_t kMostUnheldBytes = 32u << 20;
-// The worker puts a copy, and perhaps a gate, into the stream for so many bytes; for fewer where
-// the adapter writes them to the client.
-constexpr uint64_t kBytesOfPiece = 4u << 20, kBytesOfWrittenPiece = 1u << 20, kMostPieces = 17;
 // An event and a gate.
 constexpr uint64_t kPlacesOfBarrier = 2;
-// From so many bytes on a copy goes beside the calls, where there is a connection for that.
-constexpr uint64_t kBesideCalls = 1u << 20;
+// What the worker puts into a stream for a piece that may hold it: a gate and a copy.
+constexpr uint64_t kPlacesOfHeldPiece = 2;
 // Streams wait for words of the worker.
 bool has_gates(Session& session) {
   return !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
@@ -144,11 +138,10 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::H
   Session& session = transfer.session;
   OrderedCopies& copies = copies_of(session);
   const uint16_t held_device = device_key(context_of(transfer.stream));
-  const uint64_t pieces = piece.bytes / kBytesOfPiece + 1;
-  if (const CUresult taken = take_hold(session, held_device, 2 * pieces, transfer.stream);
-      taken != CUDA_SUCCESS) {
-    return taken;
-  }
+  const uint64_t pieces = count_pieces(piece.shape, copy::kPieceBytes);
+  const CUresult taken =
+      take_hold(session, held_device, kPlacesOfHeldPiece * pieces, transfer.stream);
+  if (taken != CUDA_SUCCESS) return taken;
   const uint64_t id =
       copies.add_fetch(piece.shape, piece.of(transfer.host.rows), held_device, memory_of(transfer));
   return send_following(transfer, piece, copy::Location::frame(), hold, id);
@@ -158,7 +151,7 @@ namespace {
 
 // In frames its bytes would hold up the call, and all calls of other threads.
 bool may_pass_calls(const Transfer& transfer) {
-  return transfer.bytes >= kBesideCalls && transfer.session.channel().has_bulk_connection();
+  return transfer.bytes >= copy::kBulkFrom && transfer.session.channel().has_bulk_connection();
 }
 
 bool fits_fetch(Transfer& transfer) {
@@ -169,7 +162,7 @@ bool fits_fetch(Transfer& transfer) {
 CUresult carry_fetch(Transfer& transfer) {
   const bool stands = may_pass_calls(transfer) && !may_be_written_later(transfer);
   const copy::Hold hold = stands ? copy::Hold::kSourceStands : copy::Hold::kForStaging;
-  return for_each_piece(transfer.shape, kMostBytes, [&](const copy::Piece& piece) {
+  return for_each_piece(transfer.shape, copy::kMostFollowing, [&](const copy::Piece& piece) {
     return fetch_piece(transfer, piece, hold);
   });
 }
@@ -181,14 +174,13 @@ CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint1
   Session& session = transfer.session;
   OrderedCopies& copies = copies_of(session);
   const bool written = transfer.registered.has_value();
-  const bool holds = acknowledge || copies.unheld_bytes() + piece.bytes > kMostUnheldBytes;
+  const bool holds = acknowledge || copies.unheld_bytes() + piece.bytes > copy::kMostUnheld;
   const uint64_t pieces =
-      std::min(piece.bytes / (written ? kBytesOfWrittenPiece : kBytesOfPiece) + 1, kMostPieces);
-  if (const CUresult taken = holds ? take_hold(session, held_device, 2 * pieces, transfer.stream)
-                                   : take_places(session, pieces, transfer.stream);
-      taken != CUDA_SUCCESS) {
-    return taken;
-  }
+      count_pieces(piece.shape, copy::following_piece_bytes(piece.bytes, written));
+  const CUresult taken =
+      holds ? take_hold(session, held_device, kPlacesOfHeldPiece * pieces, transfer.stream)
+            : take_places(session, pieces, transfer.stream);
+  if (taken != CUDA_SUCCESS) return taken;
   const copy::Rows to = piece.of(transfer.host.rows);
   const uint64_t id = copies.add_delivery(piece.shape, to, {holds, held_device, acknowledge},
                                           written, memory_of(transfer));
@@ -212,9 +204,10 @@ CUresult carry_delivery(Transfer& transfer) {
                            session.pages.touches(host.address, span_of(transfer.shape, host));
   const uint16_t held_device = device_key(context_of(transfer.stream));
   (void)find_registered(transfer);  // if so, the adapter writes the bytes
-  const CUresult result = for_each_piece(transfer.shape, kMostBytes, [&](const copy::Piece& piece) {
-    return deliver_piece(transfer, piece, held_device, acknowledge);
-  });
+  const CUresult result =
+      for_each_piece(transfer.shape, copy::kMostFollowing, [&](const copy::Piece& piece) {
+        return deliver_piece(transfer, piece, held_device, acknowledge);
+      });
   if (transfer.registered) session.remote_host.sent(*transfer.registered);
   return result;
 }

@@ -1,11 +1,12 @@
 // Copies of pinned memory over rdma: the worker's adapter fetches and delivers the bytes itself.
 #include "client/entry/call_target.h"
 #include "client/transfer/routes.h"
+#include "common/copy/limits.h"
 
 namespace fargpu::client {
 
 bool find_registered(Transfer& transfer) {
-  if (!transfer.in_stream || transfer.bytes < RemoteHost::kFrom ||
+  if (!transfer.in_stream || transfer.bytes <= copy::kTakenInCall ||
       !is_dense(transfer.shape, transfer.host.rows))
     return false;
   transfer.registered =
@@ -18,7 +19,7 @@ namespace {
 CUresult to_device(const Transfer& transfer) {
   Session& session = transfer.session;
   const CUresult result =
-      for_each_piece(transfer.shape, RemoteHost::kPieceBytes, [&](const copy::Piece& piece) {
+      for_each_piece(transfer.shape, copy::kMostRemote, [&](const copy::Piece& piece) {
         // In stream order; the worker may read the bytes until the stream has passed the copy.
         return send_copy(transfer, transfer.piece(piece, transfer.registered->at(piece.offset)));
       });
@@ -38,7 +39,7 @@ CUresult carry(Transfer& transfer) {
     if (result != CUDA_SUCCESS || !transfer.wait) return result;
     return call_cuStreamSynchronize(session, transfer.context, transfer.stream);
   }
-  result = for_each_piece(transfer.shape, RemoteHost::kPieceBytes, [&](const copy::Piece& piece) {
+  result = for_each_piece(transfer.shape, copy::kMostRemote, [&](const copy::Piece& piece) {
     return send_copy_and_wait(transfer, transfer.piece(piece, transfer.registered->at(piece.offset),
                                                        {copy::Completion::Kind::kReply}));
   });

@@ -4,6 +4,7 @@
 #include "client/transfer/frame_read.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/synchronous_copy.h"
+#include "common/copy/limits.h"
 
 namespace fargpu::client {
 
@@ -15,11 +16,9 @@ CUresult await_source(const Transfer& transfer) {
 
 namespace {
 
-// The worker has the bytes of a small frame in ordinary memory, so the driver takes them into its
-// queue (server/copy/staging.h).
+// The driver takes the bytes of a small frame into the queue of the stream.
 uint64_t places_of_frame(uint64_t bytes) {
-  constexpr uint64_t kMostOrdinary = 32u << 10;
-  if (bytes > kMostOrdinary) return 1;
+  if (bytes > copy::kMostPageable) return 1;
   return StreamQueue::places_of(static_cast<uint32_t>(bytes) + StreamQueue::kBytesOfCopy);
 }
 

@@ -10,6 +10,7 @@
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/routes.h"
 #include "client/transfer/synchronous_copy.h"
+#include "common/copy/limits.h"
 
 namespace fargpu::client {
 namespace {
@@ -22,10 +23,6 @@ constexpr auto kPatience = std::chrono::milliseconds(50);
 // Smaller pieces than slots let a middle-sized copy overlap with itself.
 constexpr size_t kSmallestPiece = 256u << 10;
 constexpr size_t kPiecesWanted = 4;
-
-// Up to here the bytes travel in the frame: one call and no waiting, like the driver, which takes
-// up to 64 KiB of pageable memory at once.
-constexpr uint64_t kStagedFrom = (64u << 10) + 1;
 
 uint64_t piece_bytes(const Transfer& transfer) {
   const uint64_t wanted =
@@ -144,7 +141,8 @@ class Arriving {
 };
 
 bool fits(Transfer& transfer) {
-  if (transfer.bytes < kStagedFrom || !StagingRing::possible(transfer.session)) return false;
+  if (transfer.bytes <= copy::kTakenInCall || !StagingRing::possible(transfer.session))
+    return false;
   if (Context* const context = current_context())
     transfer.ring = transfer.session.staging_rings.get(*context);
   return transfer.ring != nullptr;

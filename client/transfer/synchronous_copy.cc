@@ -3,6 +3,7 @@
 #include "client/entry/call_target.h"
 #include "client/managed/managed_memory.h"
 #include "client/transfer/routes.h"
+#include "common/copy/limits.h"
 
 namespace fargpu::client {
 
@@ -20,7 +21,7 @@ SynchronousCopy::SynchronousCopy(const Transfer& transfer)
   if (transfer.host.region) {
     kind_ = Kind::kFromPinned;
   } else {
-    kind_ = bytes_ <= kSmallBytes ? Kind::kSmallFromPageable : Kind::kFromPageable;
+    kind_ = bytes_ <= copy::kTakenInCall ? Kind::kSmallFromPageable : Kind::kFromPageable;
     // Another process may be told that the call has returned, and look.
     if (session_.shares_memory.load(std::memory_order_acquire) != 0) kind_ = Kind::kFromPinned;
     if (kind_ == Kind::kSmallFromPageable) return;

@@ -15,7 +15,7 @@
 // - other processes have memory of this session, or it has some of theirs.
 // CUDA promises less for pageable memory: what was before the copy in its stream has ended when the
 // call returns, but the bytes may still be under way. So in the same cases the call waits only for
-// what was before it. For small copies (kSmallBytes) CUDA's guide does not promise even that, and
+// what was before it. For small copies (copy::kTakenInCall) CUDA's guide does not promise even that, and
 // the call never waits. Later work waits for all of these copies. While memory is shared with other
 // processes the call waits for the whole copy: they may look as soon as they are told.
 //
@@ -42,7 +42,6 @@ struct Transfer;
 
 class SynchronousCopy {
  public:
-  static constexpr uint64_t kSmallBytes = 64 << 10;
   // Also of an asynchronous copy, which nothing has to be done for. Needs a current context.
   explicit SynchronousCopy(const Transfer& transfer);
   // The order for a piece of the copy; the one of its last piece counts for all.

@@ -1,5 +1,7 @@
 #include "common/copy/shape.h"
 
+#include "common/copy/limits.h"
+
 namespace fargpu::copy {
 
 uint64_t span_of_rows(const Shape& shape, const Rows& rows) {
@@ -58,6 +60,14 @@ Piece piece_at(const Shape& shape, uint64_t offset, uint64_t limit) {
   }
   piece.bytes = piece.shape.bytes();
   return piece;
+}
+
+uint64_t count_pieces(const Shape& shape, uint64_t limit) {
+  const auto parts = [](uint64_t all, uint64_t most) { return (all + most - 1) / most; };
+  if (shape.width > limit) return parts(shape.width, limit) * shape.height * shape.depth;
+  const uint64_t slice_bytes = shape.width * shape.height;
+  if (slice_bytes > limit) return parts(shape.height, limit / shape.width) * shape.depth;
+  return parts(shape.depth, limit / slice_bytes);
 }
 
 }  // namespace fargpu::copy

@@ -1,4 +1,4 @@
-// BulkDeliveries: bytes of copies to the host that go by the session's bulk connection, so that no
+// BulkDeliveries: bytes of copies to the host that travel over the session's bulk channel, so that no
 // call waits behind them. A thread sends them, in order, while the executor goes on.
 //
 // The bytes stay where they are until they have been sent. Functions are for the executor's thread.
@@ -13,23 +13,21 @@
 #include <span>
 #include <thread>
 
+#include "common/copy/limits.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::server {
 
 class BulkDeliveries {
  public:
-  // Of so many bytes on, or behind others that are not sent yet.
-  static constexpr uint64_t kFromBytes = 1u << 20;
-
-  // The connection outlives this; no other thread sends there. The first delivery starts the
-  // thread.
+  // The connection outlives this; nobody else sends there. The first delivery starts the thread.
   explicit BulkDeliveries(transport::Transport& connection) : connection_(connection) {}
   ~BulkDeliveries();  // the connection has been closed
   BulkDeliveries(const BulkDeliveries&) = delete;
   BulkDeliveries& operator=(const BulkDeliveries&) = delete;
 
-  bool takes(uint64_t bytes) const { return bytes >= kFromBytes || !has_sent(last_); }
+  // Large ones, and all that come behind one that is not sent yet.
+  bool takes(uint64_t bytes) const { return bytes >= copy::kBulkFrom || !has_sent(last_); }
   // Bytes of a frame, at `offset` of the copy's. Returns the delivery's number, from 1 on.
   uint64_t send(uint64_t copy, uint64_t offset, std::span<const std::byte> bytes);
   // The delivery's bytes are needed no more. A lost session is seen elsewhere.

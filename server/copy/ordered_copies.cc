@@ -82,9 +82,8 @@ CUresult OrderedCopies::add_gate(CopyChain& chain, CopyElement* element, CUstrea
 CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
                                   const Order& order, uint64_t offset, bool may_gate,
                                   uint64_t* bytes) {
-  const bool small = copy->is_written() && copy->bytes <= kWrittenInSmallPieces;
-  const copy::Piece piece =
-      piece_at(order.copy.shape, offset, small ? kSmallPieceBytes : kPieceBytes);
+  const uint64_t limit = copy::following_piece_bytes(copy->bytes, copy->is_written());
+  const copy::Piece piece = piece_at(order.copy.shape, offset, limit);
   *bytes = piece.bytes;
   CopyElement element;
   element.kind = copy->fetch ? CopyElement::Kind::kFetch : CopyElement::Kind::kDelivery;

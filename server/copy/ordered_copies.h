@@ -43,17 +43,8 @@ class StreamHolds;
 
 class OrderedCopies {
  public:
-  // The size of a piece: copy engine and network work on alternate pieces.
-  static constexpr uint64_t kPieceBytes = 4u << 20;
   // Staging memory of all copies that may wait for blocks.
   static constexpr uint64_t kStagingBytes = 64u << 20;
-  // Of one call: limits the operations of one call in a stream.
-  static constexpr uint64_t kMostBytes = 64u << 20;
-  // Of a delivery that must not wait for staging memory.
-  static constexpr uint64_t kMostUngatedBytes = 32u << 20;
-  // One-sided writes to the client use smaller pieces, unless that gives too many.
-  static constexpr uint64_t kSmallPieceBytes = 1u << 20;
-  static constexpr uint64_t kWrittenInSmallPieces = 16u << 20;
 
   struct Order {
     uint64_t id = 0;  // the client's, for its notices

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/copy/limits.h"
 #include "server/object/object_end.h"
 
 namespace fargpu::server {
@@ -97,9 +98,9 @@ class StagingRegistration {
 class StagingPool {
  public:
   static constexpr size_t kSmallest = 4096;
-  // From this size on every block is pinned: CUDA takes the bytes of pageable copies at once up to
-  // 64 KiB only.
-  static constexpr size_t kPinnedFrom = 64 << 10;
+  // From here on a block is pinned whatever it is for: CUDA takes the bytes of pageable copies at
+  // once up to 64 KiB only.
+  static constexpr size_t kPinnedFrom = copy::kTakenInCall;
   // Free memory that is kept for reuse.
   static constexpr size_t kKeepBytes = 256u << 20;
 

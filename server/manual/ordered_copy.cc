@@ -10,9 +10,9 @@ namespace {
 OrderedCopies& copies_of(Worker& worker) { return worker.parts().ordered_copies; }
 
 const char* judge(const CopyCall& call) {
-  if (call.bytes() > OrderedCopies::kMostBytes) return "too many bytes for one call";
+  if (call.bytes() > copy::kMostFollowing) return "too many bytes for one call";
   if (!call.copy.to_device() && call.copy.completion.hold == copy::Hold::kNever &&
-      call.bytes() > OrderedCopies::kMostUngatedBytes)
+      call.bytes() > copy::kMostUnheld)
     return "a copy of this size holds its stream";
   return copies_of(call.worker).knows(call.copy.completion.number) ? "the id is in use" : nullptr;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/copy/limits.h"
 #include "common/wire/control.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/server/internal_decode.h"
@@ -25,11 +26,9 @@ using Clock = std::chrono::steady_clock;
 using transport::RegisteredMemory;
 using transport::RemoteMemory;
 
-// Of one call: bounds the staging memory that a client can make this process take at once.
-constexpr uint64_t kMaxBytes = 16u << 20;
 // Large enough to fill a link, small enough that the copy engine starts soon.
 constexpr size_t kChunk = 1u << 20;
-constexpr size_t kMaxChunks = kMaxBytes / kChunk;
+constexpr size_t kMaxChunks = copy::kMostRemote / kChunk;
 // Fetching is bounded by the transport's own deadline for a peer that does not answer; this only
 // keeps a defect from hanging the session.
 constexpr auto kFetchLimit = std::chrono::minutes(2);
@@ -182,7 +181,8 @@ void deliver_staged(const CopyCall& call, Done done) {
 
 Status copy_from_remote(CopyCall& call) {
   Worker& worker = call.worker;
-  if (call.bytes() > kMaxBytes) return malformed(call.name(), "too many bytes for one call");
+  if (call.bytes() > copy::kMostRemote)
+    return malformed(call.name(), "too many bytes for one call");
   const bool told = call.copy.completion.kind == copy::Completion::Kind::kNotice;
   CUresult result = prepare(call);
   if (result == CUDA_SUCCESS && (told || !start_direct(worker.driver(), worker.parts().memory,
@@ -196,7 +196,8 @@ Status copy_from_remote(CopyCall& call) {
 
 Status copy_to_remote(CopyCall& call) {
   Worker& worker = call.worker;
-  if (call.bytes() > kMaxBytes) return malformed(call.name(), "too many bytes for one call");
+  if (call.bytes() > copy::kMostRemote)
+    return malformed(call.name(), "too many bytes for one call");
   CUresult result = prepare(call);
   if (call.copy.completion.kind == copy::Completion::Kind::kNotice) {
     const Done done = [&worker, ticket = call.copy.completion.number](CUresult reached) {
@@ -232,7 +233,7 @@ Status manual_fgRemoteProbe(Worker& worker, const Request& request) {
       return answer(worker, request, CUDA_ERROR_NOT_SUPPORTED);
     Staged staged;
     return answer(worker, request,
-                  acquire(worker, std::clamp<uint64_t>(given.bytes, 1, kMaxBytes),
+                  acquire(worker, std::clamp<uint64_t>(given.bytes, 1, copy::kMostRemote),
                           StagingUse::kToDevice, 0, &staged));
   });
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "common/copy/limits.h"
+
 namespace fargpu::copy {
 namespace {
 
@@ -99,6 +101,17 @@ TEST(Pieces, AreAsLargeAsTheyMayBe) {
   EXPECT_EQ(piece_at(shape, 40, 49).bytes, 10u) << "the rest of the slice";
   EXPECT_EQ(piece_at(shape, 0, 7).bytes, 7u);
   EXPECT_EQ(piece_at(shape, 7, 7).bytes, 3u) << "the rest of the row";
+}
+
+TEST(Pieces, AreCountedBeforeTheyAreMade) {
+  for (const Case& each : kCases) {
+    for (uint64_t limit = 1; limit <= each.shape.bytes() + 1; ++limit) {
+      uint64_t made = 0;
+      for_each_piece(each.shape, limit, [&](const Piece&) { return ++made > 10'000 ? 1 : 0; });
+      ASSERT_EQ(count_pieces(each.shape, limit), made) << "at most " << limit;
+    }
+  }
+  EXPECT_EQ(count_pieces({(2u << 20) + 1, 31, 1}, kPieceBytes), 31u) << "a row each";
 }
 
 TEST(Pieces, MayChangeTheirSizeOnTheWay) {

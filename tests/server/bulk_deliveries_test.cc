@@ -88,11 +88,11 @@ TEST_F(BulkDeliveriesTest, LargeOnesGoThereAndTheNumberComesBeforeTheReply) {
 
 TEST_F(BulkDeliveriesTest, SmallOnesComeInFramesWhenNothingIsBeforeThem) {
   begin();
-  deliver(1, BulkDeliveries::kFromBytes - 1, 0);
+  deliver(1, copy::kBulkFrom - 1, 0);
   EXPECT_EQ(notice().opcode, wire::kDelivery);
-  deliver(2, BulkDeliveries::kFromBytes, 0);
+  deliver(2, copy::kBulkFrom, 0);
   expect_number(1);
-  expect_beside(1, 2, 0, BulkDeliveries::kFromBytes);
+  expect_beside(1, 2, 0, copy::kBulkFrom);
   // The thread has sent it, and is about to say so.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   deliver(3, 100, 0);

@@ -16,7 +16,7 @@
 
 namespace fargpu::server {
 
-inline constexpr uint64_t kPiece = OrderedCopies::kPieceBytes;
+inline constexpr uint64_t kPiece = copy::kPieceBytes;
 inline constexpr uint64_t kDevice = 0x7000;
 
 inline FakeDriver& driver() { return FakeDriver::get(); }

@@ -183,7 +183,7 @@ TEST_F(OrderedCopiesTest, TheAdapterWritesToTheClientBeforeTheNotice) {
     return std::make_unique<test::TransportWithRemoteMemory>(std::move(inner), remote);
   };
   begin();
-  constexpr uint64_t kBytes = 3 * OrderedCopies::kSmallPieceBytes / 2, kAt = 64;
+  constexpr uint64_t kBytes = 3 * copy::kWrittenPieceBytes / 2, kAt = 64;
   deliver_to(5, kBytes, {0x9000, kBytes + kAt, 17}, kAt);
   uint64_t at = 0;
   while (at < kBytes) {
@@ -358,11 +358,10 @@ TEST_F(OrderedCopiesTest, WhatWasNotAskedForEndsTheSession) {
        }},
       {"an empty copy", "shape", [&] { deliver(1, 0); }},
       {"a copy too large for a call", "too many bytes",
-       [&] { deliver(1, OrderedCopies::kMostBytes + 1); }},
-      {"the same to the device", "too many bytes",
-       [&] { fetch(1, OrderedCopies::kMostBytes + 1); }},
+       [&] { deliver(1, copy::kMostFollowing + 1); }},
+      {"the same to the device", "too many bytes", [&] { fetch(1, copy::kMostFollowing + 1); }},
       {"a copy too large not to hold its stream", "of this size",
-       [&] { deliver(1, OrderedCopies::kMostUngatedBytes + 1, 0); }},
+       [&] { deliver(1, copy::kMostUnheld + 1, 0); }},
       {"an unknown way to hold", "a hold that", [&] { deliver(1, 10, 4); }},
   };
   for (const Case& c : cases) {
