@@ -61,7 +61,7 @@ uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bo
   copy.packed = is_dense(shape, host);
   copy.written = written;
   if (!hold.held) unheld_bytes_.fetch_add(copy.bytes, std::memory_order_relaxed);
-  outstanding_.fetch_add(1, std::memory_order_release);
+  if (copies_.size() == 1) observers_.add(Observers::kCopies);
   return id;
 }
 
@@ -81,23 +81,23 @@ uint64_t OrderedCopies::add_barrier(uint16_t held_device) {
 }
 
 void OrderedCopies::show(uint64_t address, uint64_t bytes) {
-  if (!outstanding()) return;
+  if (!observers_.any(Observers::kCopies)) return;
   std::lock_guard lock(mutex_);
   for (auto& [id, copy] : copies_) {
     if (!copy.touches(address, bytes) || copy.fetch || copy.hold.acknowledge || copy.shown)
       continue;
     copy.shown = true;
-    shown_.fetch_add(1, std::memory_order_release);
+    if (shown_++ == 0) observers_.add(Observers::kUnseenDeliveries);
   }
 }
 
 void OrderedCopies::erase(Map::iterator copy) {
   const Hold hold = copy->second.hold;
-  if (copy->second.shown) shown_.fetch_sub(1, std::memory_order_release);
+  if (copy->second.shown && --shown_ == 0) observers_.remove(Observers::kUnseenDeliveries);
   if (!hold.held) unheld_bytes_.fetch_sub(copy->second.bytes, std::memory_order_relaxed);
   Map::node_type node = copies_.extract(copy);
   if (unused_.size() < kUnusedNodes) unused_.push_back(std::move(node));
-  outstanding_.fetch_sub(1, std::memory_order_release);
+  if (copies_.empty()) observers_.remove(Observers::kCopies);
   if (hold.held) holds_.release(hold.device);
 }
 
@@ -217,7 +217,7 @@ void OrderedCopies::lost() {
 }
 
 bool OrderedCopies::finds(uint64_t address, uint64_t bytes, bool deliveries_only) const {
-  if (!outstanding()) return false;
+  if (!observers_.any(Observers::kCopies)) return false;
   std::lock_guard lock(mutex_);
   return std::any_of(copies_.begin(), copies_.end(), [&](const auto& entry) {
     const Copy& copy = entry.second;

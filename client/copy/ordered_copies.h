@@ -26,6 +26,7 @@
 
 #include "client/copy/pack.h"
 #include "client/stream/host_calls.h"
+#include "client/stream/observers.h"
 #include "common/base/status.h"
 #include "common/copy/shape.h"
 
@@ -33,8 +34,9 @@ namespace fargpu::client {
 
 class OrderedCopies {
  public:
-  // `holds`: where copies that hold their streams are counted.
-  explicit OrderedCopies(HostCalls& holds) : holds_(holds) {}
+  // `holds`: where copies that hold their streams are counted. `observers`: of kCopies and
+  // kUnseenDeliveries this is the owner.
+  OrderedCopies(HostCalls& holds, Observers& observers) : holds_(holds), observers_(observers) {}
 
   // How a copy holds its stream. `held`: it was counted, until it is over or has all that it needs.
   struct Hold {
@@ -88,11 +90,8 @@ class OrderedCopies {
   // Device code can reach the range from now on. Streams do not wait for deliveries to it that are
   // under way. Their bytes are published when they arrive; until then, work must wait for them.
   void show(uint64_t address, uint64_t bytes);
-  // Whether there are such deliveries.
-  bool to_be_met() const { return shown_.load(std::memory_order_acquire) != 0; }
   // Counts deliveries that hold no stream.
   uint64_t unheld_bytes() const { return unheld_bytes_.load(std::memory_order_relaxed); }
-  bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
   // Whether a delivery will still write to the range.
   bool writes(uint64_t address, uint64_t bytes) const { return finds(address, bytes, true); }
   // Whether a copy uses the range.
@@ -131,6 +130,7 @@ class OrderedCopies {
   static void unpack_into(const Copy& copy, uint64_t offset, std::span<const std::byte> bytes);
 
   HostCalls& holds_;
+  Observers& observers_;
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   Map copies_;                          // guarded by mutex_
@@ -138,9 +138,8 @@ class OrderedCopies {
   std::deque<Task> tasks_;              // guarded by mutex_
   uint64_t next_id_ = 1;                // guarded by mutex_
   bool lost_ = false;                   // guarded by mutex_
-  std::atomic<size_t> outstanding_{0};
+  size_t shown_ = 0;                    // guarded by mutex_: how many copies are
   std::atomic<uint64_t> unheld_bytes_{0};
-  std::atomic<size_t> shown_{0};
 };
 
 }  // namespace fargpu::client

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "client/entry/streams.h"
-#include "client/managed/managed_memory.h"
 #include "client/process/session.h"
 
 namespace fargpu::client {
@@ -17,14 +16,14 @@ struct Known {
 };
 thread_local constinit Known known;
 
+// Memory that waits make equal. Its bytes may be read by a signal's handler, on any thread.
+constexpr Observers::Set kEqualAfterWaits = Observers::kMirrors | Observers::kManagedMemory;
+
 // NULL means one of the two special handles.
 CUstream named(CUstream stream) {
   if (stream != nullptr) return stream;
   return per_thread_default_stream() ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
-
-// Whether waits make memory equal. Its bytes may be read by a signal's handler, on any thread.
-bool makes_equal(const Session& session) { return session.pages.any() || session.managed.any(); }
 
 }  // namespace
 
@@ -34,7 +33,7 @@ KnownDone::KnownDone(Session& session)
 void KnownDone::passed(uint16_t context, CUstream stream) const {
   // More than the copy's frame: those of other threads may have been behind it.
   const uint64_t sent = session_.channel().frames_sent();
-  if (sent == sent_ + 1 && !makes_equal(session_))
+  if (sent == sent_ + 1 && !session_.observers.any(kEqualAfterWaits))
     known = {&session_, sent, named(stream), context};
 }
 
@@ -42,7 +41,7 @@ bool is_known_done(Session& session, uint16_t context, CUstream stream) {
   const Known last = std::exchange(known, {});
   return last.session == &session && last.stream == named(stream) && last.context == context &&
          last.sent == session.channel().frames_sent() && !session.lost.load() &&
-         !makes_equal(session);
+         !session.observers.any(kEqualAfterWaits);
 }
 
 }  // namespace fargpu::client

@@ -49,7 +49,8 @@ class MemoryEnds {
           region.kind == MemoryKind::kGlobal || region.kind == MemoryKind::kManaged;
       return is_variable && region.owner == image;
     });
-    if (session_.managed.any()) session_.managed_state->variables.end_of(image);
+    if (session_.observers.any(Observers::kManagedMemory))
+      session_.managed_state->variables.end_of(image);
   }
   template <typename Gone>
   void erase_if(Gone gone) {

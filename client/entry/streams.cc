@@ -169,7 +169,7 @@ void take_place(Session& session, uint16_t context, CUstream stream,
   if (resolved.state == nullptr) return;
   if (!(*resolved.state)->queue.take()) [[unlikely]]
     wait_for_room(session, stream, resolved);
-  if (session.host_calls.outstanding()) [[unlikely]]
+  if (session.observers.any(Observers::kHeldStreams)) [[unlikely]]
     wait_behind_host_functions(session, context, stream, resolved, 1);
 }
 
@@ -179,7 +179,7 @@ void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& 
   if (!(*resolved.state)->queue.take_ahead(places))
     session.queue_marks.wait_for_places(StreamState::queue_of(*resolved.state), places,
                                         {stream_context_id(stream), resolved.id});
-  if (session.host_calls.outstanding())
+  if (session.observers.any(Observers::kHeldStreams))
     wait_behind_host_functions(session, stream_context_id(stream), stream, resolved, places - 1);
 }
 

@@ -88,10 +88,8 @@ void refer_to_user_objects(const Graph& graph, GraphUses& uses) {
 
 // From now on what the graph waits for may hold streams.
 void note_waits(Session& session, const std::vector<CUdeviceptr>& awaited) {
-  for (const CUdeviceptr address : awaited) {
-    session.memory_waits.fetch_add(1, std::memory_order_release);
-    session.pages.watch(address, sizeof(uint64_t));
-  }
+  if (!awaited.empty()) session.observers.add(Observers::kValueWaits);
+  for (const CUdeviceptr address : awaited) session.pages.watch(address, sizeof(uint64_t));
 }
 
 bool can_be_disabled(const Placed& placed) {

@@ -32,7 +32,7 @@ CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
       ++gated_;
     }
     regions_.emplace(address, std::move(region));
-    any_.store(true, std::memory_order_relaxed);
+    observers_.add(Observers::kMirrors);
   } catch (const std::bad_alloc&) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -44,7 +44,7 @@ bool Pages::remove(uint64_t address) {
   const auto region = regions_.find(address);
   const bool found = region != regions_.end();
   if (found) forget(region);
-  any_.store(!regions_.empty(), std::memory_order_relaxed);
+  observers_.set(Observers::kMirrors, !regions_.empty());
   return found;
 }
 
@@ -58,7 +58,7 @@ std::vector<uint64_t> Pages::forget_context(uint16_t context) {
     if (region->second.gate != nullptr) fail_closed(region->second);
     forget(region);
   }
-  any_.store(!regions_.empty(), std::memory_order_relaxed);
+  observers_.set(Observers::kMirrors, !regions_.empty());
   return gone;
 }
 
@@ -79,7 +79,7 @@ std::optional<uint64_t> Pages::device_pointer(uint64_t address) const {
 }
 
 bool Pages::touches(uint64_t address, uint64_t bytes) const {
-  if (!any() || bytes == 0) return false;
+  if (!observers_.any(Observers::kMirrors) || bytes == 0) return false;
   std::lock_guard lock(state_);
   const auto after = regions_.upper_bound(address);
   if (after != regions_.end() && after->first - address < bytes) return true;
@@ -89,7 +89,7 @@ bool Pages::touches(uint64_t address, uint64_t bytes) const {
 }
 
 void Pages::watch(uint64_t address, size_t bytes) {
-  if (!any() || address % bytes != 0) return;
+  if (!observers_.any(Observers::kMirrors) || address % bytes != 0) return;
   std::lock_guard lock(state_);
   if (find(address, bytes) == nullptr) return;
   const uint64_t pair = address & ~(sizeof(uint64_t) - 1);
@@ -211,7 +211,7 @@ void Pages::end_work() {
 }
 
 std::optional<uint64_t> Pages::mark() const {
-  if (!any()) return std::nullopt;
+  if (!observers_.any(Observers::kMirrors)) return std::nullopt;
   std::lock_guard lock(state_);
   if (begun_ != sent_) return std::nullopt;
   return begun_;

@@ -20,8 +20,8 @@
 //
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
 // pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
-// is held across the wait of a pull, except the lock that admits a single puller. No lock is held
-// while memory of a gate is touched by its own address. any() is one relaxed load.
+// is held across the wait of a pull, except the one that admits a single puller. No lock is held
+// while memory of a gate is touched by its own address.
 #pragma once
 
 #include <cuda.h>
@@ -44,6 +44,7 @@
 
 #include "client/hostmem/block_states.h"
 #include "client/hostmem/page_gate.h"
+#include "client/stream/observers.h"
 #include "common/pages/agreement.h"
 
 namespace fargpu::client {
@@ -56,15 +57,17 @@ class Pages {
   using Clock = std::chrono::steady_clock;
 
   // The system may read files into memory behind the application's mapping (O_DIRECT). For
-  // `longest_read` at least, blocks that were closed meanwhile are compared, too. `piece_bytes`:
-  // the most that travels in one message. `faults`: woken when look() is to be called.
-  Pages(Link& link, uint64_t piece_bytes, UserFaults& faults,
+  // `longest_read` at least, what was closed meanwhile is compared, too.
+  // `piece_bytes`: the most that travels in one message. `faults`: woken when look() is to be
+  // called.
+  // `observers`: of kMirrors this is the owner.
+  Pages(Link& link, Observers& observers, uint64_t piece_bytes, UserFaults& faults,
         Clock::duration longest_read = std::chrono::seconds(1))
       : link_(link),
+        observers_(observers),
         limit_(std::min(piece_bytes, kMostBytes)),
         faults_(faults),
         longest_read_(longest_read) {}
-  bool any() const { return any_.load(std::memory_order_relaxed); }
   // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
   // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
@@ -205,10 +208,10 @@ class Pages {
   // Enough to fill a link.
   static constexpr uint64_t kMostBytes = 4u << 20;
   Link& link_;
+  Observers& observers_;
   const size_t limit_;
   UserFaults& faults_;
   const Clock::duration longest_read_;
-  std::atomic<bool> any_{false};
   std::atomic<uint64_t> wanted_{0};  // pulls asked for
   std::mutex pulling_;               // lock order: pulling_ before state_
   uint64_t covered_ = 0;             // of wanted_; guarded by pulling_

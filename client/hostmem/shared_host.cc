@@ -26,7 +26,7 @@ std::optional<SharedHost::Block> SharedHost::allocate(Context& context, size_t b
   if (small) holder.blocks.emplace(kArenaBytes);
   const Block whole{holder.segment.base(), holder.segment.device_pointer()};
   holders_.emplace(address, std::move(holder));
-  any_.store(true, std::memory_order_release);
+  observers_.add(Observers::kSharedMemory);
   return small ? take_from_arena(context, bytes) : whole;
 }
 

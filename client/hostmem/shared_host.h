@@ -8,7 +8,6 @@
 
 #include <cuda.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,13 +16,16 @@
 
 #include "client/hostmem/block_list.h"
 #include "client/hostmem/shared_segment.h"
+#include "client/stream/observers.h"
 
 namespace fargpu::client {
 
 class SharedHost {
  public:
-  // `functions`: calls that may block streams for which a driver waits when memory is freed.
-  SharedHost(Link& link, HostCalls& functions) : link_(link), functions_(functions) {}
+  // `functions`: what may hold streams that a driver waits for when memory is freed. `observers`: of
+  // kSharedMemory this is the owner.
+  SharedHost(Link& link, HostCalls& functions, Observers& observers)
+      : link_(link), functions_(functions), observers_(observers) {}
 
   // The size of a huge page. The driver registers it in about the time of ten small copies.
   static constexpr size_t kArenaBytes = 2u << 20;
@@ -38,8 +40,6 @@ class SharedHost {
   // nullopt: sharing is not possible (now); the caller uses ordinary memory.
   std::optional<Block> allocate(Context& context, size_t bytes);
   bool owns(uint64_t address) const;
-  // Whether the application has ever got such memory. Without a lock.
-  bool any() const { return any_.load(std::memory_order_acquire); }
   // Frees memory of allocate(), after all work that may use it is done. The memory is freed even if
   // an error is returned. Needs a current context.
   CUresult free(uint64_t address);
@@ -60,9 +60,9 @@ class SharedHost {
 
   Link& link_;
   HostCalls& functions_;
+  Observers& observers_;
   mutable std::mutex mutex_;
   Map holders_;  // by address of the segment; guarded by mutex_
-  std::atomic<bool> any_{false};
 };
 
 }  // namespace fargpu::client

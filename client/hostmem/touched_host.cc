@@ -80,7 +80,7 @@ void* TouchedHost::allocate(size_t bytes) {
   std::lock_guard lock(mutex_);
   memories_.insert_or_assign(
       address, std::make_shared<Memory>(faults_, address, static_cast<std::byte*>(local), whole));
-  any_.store(true, std::memory_order_relaxed);
+  observers_.add(Observers::kTouchedMemory);
   faulting_allocations.fetch_add(1, std::memory_order_relaxed);
   return memory;
 }
@@ -114,7 +114,7 @@ void TouchedHost::kept(uint64_t address) {
 void TouchedHost::free(uint64_t address) {
   std::lock_guard lock(mutex_);
   if (memories_.erase(address) == 0) return;
-  any_.store(!memories_.empty(), std::memory_order_relaxed);
+  observers_.set(Observers::kTouchedMemory, !memories_.empty());
   faulting_allocations.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -3,7 +3,6 @@
 // wait, and elsewhere for fargpu. A forked child has neither. One per session; any thread.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,11 +11,14 @@
 
 #include "client/hostmem/page_gate.h"
 #include "client/memory/user_faults.h"
+#include "client/stream/observers.h"
 
 namespace fargpu::client {
 
 class TouchedHost {
  public:
+  // `observers`: of kTouchedMemory this is the owner.
+  explicit TouchedHost(Observers& observers) : observers_(observers) {}
   // Each takes three of the mappings that a process may have, 65530 by default.
   static constexpr size_t kMostMemories = 8192;
   // nullptr: there is no memory, it may not be a file's, there are too many, or faults() cannot be
@@ -31,7 +33,6 @@ class TouchedHost {
   void kept(uint64_t address);
   // Before free_host() (reserve.h). Nothing is done for other memory.
   void free(uint64_t address);
-  bool any() const { return any_.load(std::memory_order_relaxed); }
   UserFaults& faults() { return faults_; }
 
  private:
@@ -40,8 +41,8 @@ class TouchedHost {
 
   size_t count() const;
 
+  Observers& observers_;
   UserFaults faults_;
-  std::atomic<bool> any_{false};
   mutable std::mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Memory>> memories_;  // guarded by mutex_
 };

@@ -77,7 +77,7 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   ++pushes_[allocation.context].allocations;
-  count_.fetch_add(1, std::memory_order_relaxed);
+  observers_.add(Observers::kManagedMemory);
   faulting_allocations.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
@@ -135,7 +135,7 @@ bool ManagedMemory::remove(uint64_t address) {
   const auto pushes = pushes_.find(found->second.memory.context);
   if (--pushes->second.allocations == 0) pushes_.erase(pushes);
   allocations_.erase(found);
-  count_.fetch_sub(1, std::memory_order_relaxed);
+  observers_.set(Observers::kManagedMemory, !allocations_.empty());
   faulting_allocations.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }

@@ -11,8 +11,8 @@
 // pages of one allocation, and grow with it, so that the system's limit of mappings is kept.
 //
 // Any thread. touch() may be called in a signal handler, on a thread that was not in this class.
-// The lock is held while give() sends, so that work of another thread is not submitted before its
-// data; it is not held while bring() waits. any() and any_here() are relaxed loads.
+// The lock is held while give() sends, so that work of another thread is not submitted before what
+// it needs; it is not held while bring() waits. any_here() is a relaxed load.
 #pragma once
 
 #include <cuda.h>
@@ -30,6 +30,7 @@
 
 #include "client/link/input.h"
 #include "client/managed/page_access.h"
+#include "client/stream/observers.h"
 #include "common/advice/range_advice.h"
 
 namespace fargpu::client {
@@ -38,6 +39,8 @@ struct Context;
 
 class ManagedMemory {
  public:
+  // `observers`: of kManagedMemory this is the owner.
+  explicit ManagedMemory(Observers& observers) : observers_(observers) {}
   static constexpr uint64_t kPage = 4096;
 
   // The attachment of an allocation. On a GPU with concurrent access all work may use it in any
@@ -113,7 +116,6 @@ class ManagedMemory {
   // With a wire: faults are signals.
   bool by_signals();
 
-  bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
   // Some block is not away, or will not be soon.
   bool any_here() const { return any_here_.load(std::memory_order_relaxed); }
 
@@ -221,12 +223,12 @@ class ManagedMemory {
   void bring_all();
   void revive_failed();
 
+  Observers& observers_;
   std::unique_ptr<Wire> wire_;
   std::unique_ptr<PageAccess> access_;
   AskAhead ask_ahead_;
   AskShow ask_show_;
   std::atomic<bool> is_eager_{false};
-  std::atomic<size_t> count_{0};
   std::atomic<bool> any_here_{false};
   std::atomic<uint64_t> begun_{0}, sent_{0}, done_{0}, gives_{0};
   std::mutex mutex_;

@@ -12,6 +12,7 @@
 namespace fargpu::client {
 
 struct ManagedState {
+  explicit ManagedState(Observers& observers) : memory(observers) {}
   ManagedMemory memory;
   Arenas arenas;
   FaultService faults{memory};

@@ -61,8 +61,8 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Link:
       host_memory(identity.tables.host_memory),
       reservations(identity.tables.reservations),
       output(identity.tables.output),
-      pages(*this, bytes_of_piece(snapshot), touched_host.faults()),
-      managed_state(std::make_unique<ManagedState>()),
+      pages(*this, observers, bytes_of_piece(snapshot), touched_host.faults()),
+      managed_state(std::make_unique<ManagedState>(observers)),
       managed(managed_state->memory),
       piece_size_(bytes_of_piece(snapshot)),
       next_buffer_id_(identity.tables.next_buffer_id) {

@@ -34,6 +34,7 @@
 #include "client/settings/settings.h"
 #include "client/stream/host_calls.h"
 #include "client/stream/host_turns.h"
+#include "client/stream/observers.h"
 #include "client/stream/queue_limit.h"
 #include "common/rpc/channel.h"
 #include "common/wire/opcode_set.h"
@@ -87,29 +88,26 @@ class Session final : public Link, public rpc::NoticeSink {
   AddressMap& host_memory;
   AddressMap& reservations;
   Output& output;
-  TouchedHost touched_host;
+  Observers observers;  // of what follows
+  TouchedHost touched_host{observers};
   Pages pages;
   HiddenMemory hidden_memory;
   Exposures exposures;
   const std::unique_ptr<ManagedState> managed_state;
   ManagedMemory& managed;  // of it
-  SharedHost shared_host{*this, host_calls};
+  SharedHost shared_host{*this, host_calls, observers};
   RemoteHost remote_host{*this, host_calls};
   StagingRings staging_rings{*this, host_calls, remote_host};
   SessionStreamWords stream_words{*this, host_calls};
   ImageUploads image_uploads;
-  HostTurns host_turns;  // outlives the functions of the members below
-  HostCalls host_calls;
-  OrderedCopies ordered_copies{host_calls};
+  HostTurns host_turns;  // outlives the functions of what follows
+  HostCalls host_calls{observers};
+  OrderedCopies ordered_copies{host_calls, observers};
   ValueWaits value_waits;
   QueueLimit queue_limit;
-  // Waits for values in memory that were put into streams.
-  std::atomic<uint64_t> memory_waits{0};
   QueueMarks queue_marks{*this};
   // Threads of the rooms above, each made once.
   std::once_flag touches_are_served, functions_are_run, copies_are_sent;
-  // How often memory of this session was given to other processes, or theirs to it.
-  std::atomic<unsigned> shares_memory{0};
 
   std::unique_ptr<timeline::SessionTimeline> lanes;  // of a trace; null: none are made
 
@@ -177,7 +175,7 @@ class Session final : public Link, public rpc::NoticeSink {
   Result<std::span<std::byte>> notice_buffer(const wire::FrameHeader& header,
                                              rpc::Bytes body) override;
   bool awaits_notices() const override {
-    return host_calls.outstanding() || ordered_copies.outstanding();
+    return observers.any(Observers::kHeldStreams | Observers::kCopies);
   }
   void on_lost(const Status& why) override;
 

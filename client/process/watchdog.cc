@@ -78,8 +78,10 @@ std::string worker_state(Session& session) {
 std::string session_state(Session& session, bool by_name) {
   return fmt::format(
       "; {}{}{}{}", by_name ? session.settings.server + ": " : "", worker_state(session),
-      session.host_calls.functions() ? "; functions of the program are in streams or running" : "",
-      session.ordered_copies.outstanding() ? "; copies of pinned memory are under way" : "");
+      session.observers.any(Observers::kHostFunctions)
+          ? "; functions of the program are in streams or running"
+          : "",
+      session.observers.any(Observers::kCopies) ? "; copies of pinned memory are under way" : "");
 }
 
 void tell(const Slot& slot, const char* name, double seconds) {

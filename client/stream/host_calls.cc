@@ -23,7 +23,7 @@ std::vector<unsigned long long> HostCalls::add_all(std::vector<HostFunction> fun
 uint64_t HostCalls::enter(const HostFunction& function) {
   const uint64_t id = next_id_++;
   waiting_.emplace(id, function);
-  functions_.fetch_add(1, std::memory_order_release);
+  if (functions_++ == 0) observers_.add(Observers::kHostFunctions);
   one_more(function.device);
   return id;
 }
@@ -100,19 +100,20 @@ void HostCalls::ended(const Due& due) {
 
 void HostCalls::one_more(uint16_t device) {
   ++holds_[device];
-  if (outstanding_.fetch_add(1, std::memory_order_release) == 0)
-    period_.fetch_add(1, std::memory_order_release);
+  if (outstanding_++ != 0) return;
+  observers_.add(Observers::kHeldStreams);
+  period_.fetch_add(1, std::memory_order_release);
 }
 
 void HostCalls::one_function_less(uint16_t device) {
-  functions_.fetch_sub(1, std::memory_order_release);
+  if (--functions_ == 0) observers_.remove(Observers::kHostFunctions);
   one_less(device);
 }
 
 void HostCalls::one_less(uint16_t device) {
   const auto found = holds_.find(device);
   if (--found->second == 0) holds_.erase(found);
-  outstanding_.fetch_sub(1, std::memory_order_release);
+  if (--outstanding_ == 0) observers_.remove(Observers::kHeldStreams);
   if (!loads_.empty()) fewer_.notify_all();
 }
 
@@ -138,7 +139,7 @@ void HostCalls::begin_load(uint16_t device) {
 }
 
 bool HostCalls::begin_short_load(uint16_t device) {
-  return begin_briefly(device, [this] { return lost_ || !functions(); });
+  return begin_briefly(device, [this] { return lost_ || functions_ == 0; });
 }
 
 bool HostCalls::begin_short_drain(uint16_t device) {

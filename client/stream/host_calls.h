@@ -21,6 +21,8 @@
 #include <mutex>
 #include <vector>
 
+#include "client/stream/observers.h"
+
 namespace fargpu::client {
 
 struct HostFunction {
@@ -37,6 +39,8 @@ struct HostFunction {
 
 class HostCalls {
  public:
+  // `observers`: of kHostFunctions and kHeldStreams this is the owner.
+  explicit HostCalls(Observers& observers) : observers_(observers) {}
   // The key of a device here; 0: unknown, or any device.
   static uint16_t device_key(int ordinal) { return static_cast<uint16_t>(ordinal + 1); }
   // May wait for a load that has begun on the same device, kLongestGate at most.
@@ -60,12 +64,9 @@ class HostCalls {
   // The session is lost. Stream callbacks still run, with `status`; host functions do not. All
   // waits end, also waits for a running function.
   void lost(CUresult status);
-  // Whether functions are in streams, running, or not yet reported to the worker as returned. While
-  // there are any, memory that an asynchronous copy reads may still change in stream order, and
-  // calls that make the driver wait for streams must not be sent.
-  bool outstanding() const { return outstanding_.load(std::memory_order_acquire) != 0; }
-  // Functions only, without the count of hold().
-  bool functions() const { return functions_.load(std::memory_order_acquire) != 0; }
+  // Whether functions, or what hold() counts, may hold streams. While they do, calls that make the
+  // driver wait for streams must not be sent.
+  bool outstanding() const { return observers_.any(Observers::kHeldStreams); }
   // Something else of this process holds, or may hold, a stream of the device until release():
   // counts as a function that is outstanding. hold() may wait as add() does; release() does not
   // block.
@@ -122,7 +123,8 @@ class HostCalls {
   bool held(uint16_t load) const;
   bool gated(uint16_t function) const;
 
-  std::mutex mutex_;
+  Observers& observers_;
+  std::mutex mutex_;  // guards the rest, but what is atomic
   std::condition_variable ready_, fewer_, loaded_;
   std::map<uint16_t, size_t> loads_;  // under way, by device
   std::map<uint16_t, size_t> holds_;  // how many are outstanding, by device
@@ -132,7 +134,7 @@ class HostCalls {
   uint64_t next_id_ = 1;
   bool lost_ = false;
   uint64_t waited_in_vain_ = 0;  // the period
-  std::atomic<size_t> outstanding_{0}, functions_{0};
+  size_t outstanding_ = 0, functions_ = 0;
   std::atomic<uint64_t> period_{0};
 };
 

@@ -54,13 +54,13 @@ void send_values(Session& session) {
 }  // namespace
 
 CUresult before_wait(Session& session) {
-  if (!session.pages.any()) [[likely]]
+  if (!session.observers.any(Observers::kMirrors)) [[likely]]
     return CUDA_SUCCESS;
   return push_all(session);
 }
 
 CUresult after_synchronisation(Session& session, std::optional<uint64_t> done) {
-  if (!session.pages.any()) [[likely]]
+  if (!session.observers.any(Observers::kMirrors)) [[likely]]
     return CUDA_SUCCESS;
   return session.pages.pull(done);
 }
@@ -71,7 +71,7 @@ void watch_values(Session& session, CUstream stream) {
 }
 
 void before_context_ends(Session& session, const Context& context) {
-  if (!session.pages.any()) return;
+  if (!session.observers.any(Observers::kMirrors)) return;
   (void)call_cuCtxSynchronize(session, context.wire_id);
   (void)session.pages.keep_all_open(context.wire_id);
 }

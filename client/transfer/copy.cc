@@ -31,7 +31,8 @@ CUresult carry(Transfer& transfer, const CopyRoute& route) {
 // Other routes than the mirror's read and write the host's end by its own address, perhaps when
 // this call has returned.
 CUresult make_accessible(Transfer& transfer) {
-  if (!transfer.host.region || !transfer.session.touched_host.any()) [[likely]]
+  if (!transfer.host.region || !transfer.session.observers.any(Observers::kTouchedMemory))
+      [[likely]]
     return CUDA_SUCCESS;
   if (transfer.pinned && kMirrorRoute.fits(transfer)) return CUDA_SUCCESS;
   return keep_open(transfer.session, *transfer.host.region);

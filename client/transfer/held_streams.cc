@@ -140,17 +140,17 @@ CUresult HeldStreams::hold(Context& context, CUstream stream, Touched touched,
     return result;
   }
   // As for waits of the application's own (client/manual/stream/stream_memory_operations.cc).
-  session.memory_waits.fetch_add(1, std::memory_order_release);
+  Observers::Coming wait(session.observers, Observers::kValueWaits);
   session.host_calls.hold(device_key(&context));
   const uint32_t count = ++lane->count_;
   result = call_cuStreamWaitValue32_v2(session, context.wire_id, stream, lane->word_, count,
                                        CU_STREAM_WAIT_VALUE_GEQ);
   if (result != CUDA_SUCCESS) {
     session.host_calls.release(device_key(&context));
-    session.memory_waits.fetch_sub(1, std::memory_order_release);
     leave();
     return result;
   }
+  wait.stays();
   (void)session.channel().flush();
   const auto task = [lane, work, leave]() -> CUresult {
     const CUresult done = work(*lane);

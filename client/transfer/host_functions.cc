@@ -15,13 +15,13 @@ namespace {
 // Functions of the application see what kernels before them wrote, and kernels after them what they
 // wrote.
 void before(Session& session) {
-  if (session.managed.any()) session.managed.work_is_done(std::nullopt);
+  if (session.observers.any(Observers::kManagedMemory)) session.managed.work_is_done(std::nullopt);
   (void)after_synchronisation(session);
 }
 
 void has_returned(Session& session, uint64_t id) {
   if (session.channel().lost()) return;
-  if (session.managed.any()) (void)session.managed.give_and_wait();
+  if (session.observers.any(Observers::kManagedMemory)) (void)session.managed.give_and_wait();
   const Submission kernels_after_it(session);
   rpc::Channel::Call call(session.channel(), wire::kHostCallDone, 0, 64);
   call.init<schema::HostCallDone>().setId(id);

@@ -54,7 +54,7 @@ class ChannelWire final : public ManagedMemory::Wire {
     return call_cuStreamSynchronize(session_, context.wire_id, stream);
   }
   void await_idle(Context& context) override {
-    if (session_.host_calls.outstanding() || session_.memory_waits.load() != 0) return;
+    if (session_.observers.any(Observers::kHeldStreams | Observers::kValueWaits)) return;
     (void)call_cuCtxSynchronize(session_, context_for(context).wire_id);
   }
   // In frames it would hold up calls.
@@ -315,7 +315,7 @@ CUresult free_managed(Session& session, uint64_t address) {
 
 void free_managed_of(Context& context) {
   Session& session = *context.session;
-  if (!session.managed.any()) return;
+  if (!session.observers.any(Observers::kManagedMemory)) return;
   while (const uint64_t address = session.managed.first_of(context))
     if (free_managed(session, address) == CUDA_ERROR_INVALID_VALUE) break;
 }
@@ -344,7 +344,7 @@ CUresult add_managed_variable(Session& session, const char* function,
 
 CUresult unload_with_variables(Session& session, uint64_t owner,
                                const std::function<CUresult()>& unload) {
-  if (!session.managed.any()) return unload();
+  if (!session.observers.any(Observers::kManagedMemory)) return unload();
   // They may have to come back.
   (void)session.managed.give();
   const auto ended = session.managed_state->variables.end_of(owner);
@@ -357,7 +357,7 @@ CUresult unload_with_variables(Session& session, uint64_t owner,
 
 void end_variables_of(const Context& context) {
   const Session& session = *context.session;
-  if (!session.managed.any()) return;
+  if (!session.observers.any(Observers::kManagedMemory)) return;
   session.managed_state->variables.end([&](const ManagedVariables::Variable& variable) {
     return variable.context == &context &&
            rpc::handle_kind(variable.owner) == rpc::HandleKind::kModule;
@@ -366,7 +366,7 @@ void end_variables_of(const Context& context) {
 
 ManagedUse::ManagedUse(Session& session, CUstream stream, const Endpoint& dst,
                        const Endpoint& src) {
-  if (!session.managed.any() || ManagedMemory::is_own_work()) [[likely]]
+  if (!session.observers.any(Observers::kManagedMemory) || ManagedMemory::is_own_work()) [[likely]]
     return;
   if (!is_managed(dst) && !is_managed(src)) return;
   ResolvedStream resolved;
@@ -384,7 +384,7 @@ ManagedUse::~ManagedUse() {
 
 CUresult await_managed(Session& session, CUstream stream, const Endpoint& dst,
                        const Endpoint& src) {
-  if (!session.managed.any()) [[likely]]
+  if (!session.observers.any(Observers::kManagedMemory)) [[likely]]
     return CUDA_SUCCESS;
   bool is_global = true;
   for (const Endpoint* end : {&dst, &src}) {

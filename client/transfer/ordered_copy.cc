@@ -125,9 +125,8 @@ OrderedCopies& copies_of(Session& session) {
 
 bool may_be_written_later(const Transfer& transfer) {
   Session& session = transfer.session;
-  return transfer.host.region->shared_at != 0 || session.pages.any() || session.shared_host.any() ||
-         session.host_calls.functions() ||
-         session.memory_waits.load(std::memory_order_acquire) != 0 ||
+  return session.observers.any(Observers::kHostFunctions | Observers::kValueWaits |
+                               Observers::kSharedMemory | Observers::kMirrors) ||
          session.ordered_copies.writes(transfer.host.rows.address,
                                        span_of(transfer.shape, transfer.host.rows));
 }
@@ -200,7 +199,8 @@ CUresult carry_delivery(Transfer& transfer) {
   // The stream waits for the bytes in two cases: the application sees what the GPU writes to its
   // memory while it works, so a program could see there that the stream has passed the copy; or
   // device code reads the memory, so work behind the copy must find the bytes.
-  const bool acknowledge = SharedSegment::possible(session) || session.touched_host.any() ||
+  const bool acknowledge = SharedSegment::possible(session) ||
+                           session.observers.any(Observers::kTouchedMemory) ||
                            session.pages.touches(host.address, span_of(transfer.shape, host));
   const uint16_t held_device = device_key(context_of(transfer.stream));
   (void)find_registered(transfer);  // if so, the adapter writes the bytes
@@ -243,7 +243,7 @@ CUresult finish_copies_of(Session& session, const Region& region) {
 }
 
 CUresult wait_for_deliveries(Session& session, CUstream stream) {
-  if (!session.ordered_copies.outstanding()) return CUDA_SUCCESS;
+  if (!session.observers.any(Observers::kCopies)) return CUDA_SUCCESS;
   OrderedCopies& copies = copies_of(session);
   const uint16_t held_device = device_key(context_of(stream));
   if (const CUresult taken = take_hold(session, held_device, kPlacesOfBarrier, stream);

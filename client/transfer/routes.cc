@@ -53,7 +53,7 @@ CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece) {
 namespace {
 
 bool fits_mirror(Transfer& transfer) {
-  if (!transfer.in_stream || !transfer.session.pages.any()) return false;
+  if (!transfer.in_stream || !transfer.session.observers.any(Observers::kMirrors)) return false;
   const Region& region = *transfer.host.region;
   // By the same address, as copies name it.
   return region.shared_at == 0 &&

@@ -18,14 +18,14 @@ thread_local const Session* covered = nullptr;
 
 Submission::Submission(Session& session, uint16_t context, CUstream stream, unsigned needs)
     : session_(session) {
-  if ((needs & kHostMemory) != 0 && session.pages.any()) [[unlikely]] {
+  if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kMirrors)) [[unlikely]] {
     use_host_memory(stream);
     if (result_ != CUDA_SUCCESS) return;
   }
   ResolvedStream resolved;
   result_ = resolve_stream(session, stream, &resolved);
   stream_ = resolved.id;
-  if ((needs & kHostMemory) != 0 && session.managed.any()) [[unlikely]]
+  if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kManagedMemory)) [[unlikely]]
     use_managed_memory();
   if ((needs & kQueuePlace) != 0 && result_ == CUDA_SUCCESS)
     take_place(session, context, stream, resolved);
@@ -37,7 +37,8 @@ CUresult take_places(Session& session, uint64_t places, CUstream stream) {
   CUresult result = resolve_stream(session, stream, &resolved);
   // A driver takes such work when nothing is ahead of it in the stream, not even host functions,
   // which take no places.
-  if (result == CUDA_SUCCESS && places > StreamQueue::kMost && session.host_calls.outstanding())
+  if (result == CUDA_SUCCESS && places > StreamQueue::kMost &&
+      session.observers.any(Observers::kHeldStreams))
     result = StreamMark(session, stream).wait();
   if (result == CUDA_SUCCESS) {
     const uint64_t most = std::min<uint64_t>(places, StreamQueue::kMost);
@@ -47,12 +48,12 @@ CUresult take_places(Session& session, uint64_t places, CUstream stream) {
 }
 
 Submission::Submission(Session& session, CUstream stream) : session_(session) {
-  if (session.pages.any()) [[unlikely]]
+  if (session.observers.any(Observers::kMirrors)) [[unlikely]]
     use_host_memory(stream);
 }
 
 Submission::Submission(Session& session) : session_(session) {
-  if (session.pages.any()) [[unlikely]]
+  if (session.observers.any(Observers::kMirrors)) [[unlikely]]
     use_host_memory();
 }
 
@@ -66,7 +67,7 @@ void Submission::use_host_memory() {
 void Submission::use_host_memory(CUstream stream) {
   if (covered == &session_) return;
   use_host_memory();
-  if (result_ == CUDA_SUCCESS && session_.ordered_copies.to_be_met())
+  if (result_ == CUDA_SUCCESS && session_.observers.any(Observers::kUnseenDeliveries))
     result_ = wait_for_deliveries(session_, stream);
   if (covered != nullptr) return;
   covered = &session_;
@@ -91,8 +92,8 @@ Synchronisation::Synchronisation(Session& session, uint16_t context, Of of, CUst
     : session_(session) {
   if (of == Of::kContext) {
     if (const Context* const all = session.find_context(context)) state_ = all->legacy_stream;
-    if (session.pages.any()) mark_ = idle_mark(session);
-    if (session.managed.any() && session.contexts.activated() == 1)
+    if (session.observers.any(Observers::kMirrors)) mark_ = idle_mark(session);
+    if (session.observers.any(Observers::kManagedMemory) && session.contexts.activated() == 1)
       managed_mark_ = session.managed.mark();
   }
   if (covered != &session) result_ = before_wait(session);
@@ -107,7 +108,7 @@ Synchronisation::Synchronisation(Session& session, uint16_t context, Of of, CUst
 
 CUresult Synchronisation::finish() {
   if (state_ != nullptr) state_->queue.done(position_);
-  if (session_.managed.any()) [[unlikely]]
+  if (session_.observers.any(Observers::kManagedMemory)) [[unlikely]]
     session_.managed.work_is_done(managed_mark_);
   return after_synchronisation(session_, mark_);
 }

@@ -23,19 +23,18 @@ SynchronousCopy::SynchronousCopy(const Transfer& transfer)
   } else {
     kind_ = bytes_ <= copy::kTakenInCall ? Kind::kSmallFromPageable : Kind::kFromPageable;
     // Another process may be told that the call has returned, and look.
-    if (session_.shares_memory.load(std::memory_order_acquire) != 0) kind_ = Kind::kFromPinned;
+    if (session_.observers.any(Observers::kOtherProcesses)) kind_ = Kind::kFromPinned;
     if (kind_ == Kind::kSmallFromPageable) return;
   }
   host_call_period_ = session_.host_calls.period();
-  memory_waits_ = session_.memory_waits.load(std::memory_order_acquire);
   awaited_ = can_be_told();
   if (awaited_ && kind_ == Kind::kFromPageable) before_.emplace(session_, stream_);
 }
 
 bool SynchronousCopy::can_be_told() const {
-  return session_.host_calls.outstanding() || session_.ordered_copies.outstanding() ||
-         session_.memory_waits.load(std::memory_order_acquire) != 0 || session_.shared_host.any() ||
-         session_.pages.any() || session_.shares_memory.load(std::memory_order_acquire) != 0;
+  return session_.observers.any(Observers::kHeldStreams | Observers::kCopies |
+                                Observers::kValueWaits | Observers::kSharedMemory |
+                                Observers::kMirrors | Observers::kOtherProcesses);
 }
 
 copy::Order SynchronousCopy::order(const copy::Piece& piece) const {
@@ -52,8 +51,7 @@ copy::Order SynchronousCopy::order(const copy::Piece& piece) const {
 CUresult SynchronousCopy::finish() {
   if (kind_ == Kind::kAsynchronous || kind_ == Kind::kSmallFromPageable || kind_ == Kind::kOwnWork)
     return CUDA_SUCCESS;
-  if (!awaited_ && !can_be_told() && host_call_period_ == session_.host_calls.period() &&
-      memory_waits_ == session_.memory_waits.load(std::memory_order_acquire))
+  if (!awaited_ && !can_be_told() && host_call_period_ == session_.host_calls.period())
     return CUDA_SUCCESS;
   if (!before_) return call_cuStreamSynchronize(session_, context_, stream_);
   const CUresult result = before_->wait();

@@ -66,7 +66,6 @@ class SynchronousCopy {
   std::optional<StreamMark> before_;  // what is awaited, from pageable memory
   bool awaited_ = false;
   uint64_t host_call_period_ = 0;
-  uint64_t memory_waits_ = 0;
 };
 
 }  // namespace fargpu::client

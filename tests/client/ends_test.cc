@@ -193,7 +193,7 @@ TEST(Ends, AMirrorThatIsMadeWhenItsContextHasEndedIsNone) {
     EXPECT_EQ(answered_after_reset(program, schema::op_fgHostMap,
                                    [&] { return cuMemHostGetDevicePointer(&seen, &word, 0); }),
               CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    EXPECT_FALSE(Process::get().session(0)->pages.any());
+    EXPECT_FALSE(Process::get().session(0)->observers.any(Observers::kMirrors));
     EXPECT_EQ(cuMemHostGetDevicePointer(&seen, &word, 0), CUDA_ERROR_INVALID_VALUE)
         << "nobody has registered it since";
     ASSERT_EQ(cuMemHostRegister(&word, sizeof word, 0), CUDA_SUCCESS);

@@ -38,8 +38,8 @@ Journal& journal() {
   static auto* made = new Journal;
   return *made;
 }
-HostCalls& new_calls(Journal* told = nullptr) {
-  auto& calls = *new HostCalls;
+HostCalls& new_calls(Journal* told = nullptr, Observers& observers = *new Observers) {
+  auto& calls = *new HostCalls(observers);
   std::thread([&calls, told] {
     for (;;) {
       const HostCalls::Due due = calls.next();
@@ -105,7 +105,8 @@ TEST(HostCalls, RunsInTheOrderOfTheNoticesThenTells) {
 }
 
 TEST(HostCalls, Cancel) {
-  HostCalls calls;
+  Observers observers;
+  HostCalls calls(observers);
   static Note unused{1};
   const uint64_t id = calls.add({.function = &note, .user_data = &unused});
   calls.cancel(id);
@@ -209,7 +210,8 @@ TEST(HostCalls, ALoadConcernsAllFunctionsWhenContextsWaitForEachOther) {
 
 // The earlier function may wait for the later one, which therefore must not wait for ever.
 TEST(HostCalls, AShortLoadWaitsForShortFunctionsAndNotForLongOnes) {
-  static auto* calls = &new_calls();
+  static Observers observers;
+  static auto* calls = &new_calls(nullptr, observers);
   static std::atomic<bool> end{false};
   const uint16_t device = HostCalls::device_key(0);
   EXPECT_TRUE(calls->begin_short_load(device));  // nothing runs
@@ -223,7 +225,7 @@ TEST(HostCalls, AShortLoadWaitsForShortFunctionsAndNotForLongOnes) {
 
   run([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
   EXPECT_TRUE(calls->begin_short_load(device));
-  EXPECT_FALSE(calls->functions());
+  EXPECT_FALSE(observers.any(Observers::kHostFunctions));
   calls->end_load(device);
 
   run([](void*) {

@@ -159,7 +159,8 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   std::optional<LocalChunk> chunk_;
   std::vector<std::byte> worker_;
   Context context_;
-  ManagedMemory memory_;
+  Observers observers_;
+  ManagedMemory memory_{observers_};
   CUresult result_ = CUDA_SUCCESS;
   std::vector<Travelled> pushed_, fetched_;
   uint64_t most_fetched_ = uint64_t{8} << 20;

@@ -107,22 +107,25 @@ class OrderedCopiesTest : public testing::Test {
     std::thread([&copies = copies_, &sent = sent_] { run(copies, sent); }).detach();
   }
 
+  bool are_under_way() const { return observers_.any(Observers::kCopies); }
+
   Sent& sent_ = keep(new Sent);
-  HostCalls& holds_ = keep(new HostCalls);
-  OrderedCopies& copies_ = keep(new OrderedCopies(holds_));
+  Observers& observers_ = keep(new Observers);
+  HostCalls& holds_ = keep(new HostCalls(observers_));
+  OrderedCopies& copies_ = keep(new OrderedCopies(holds_, observers_));
 };
 
 TEST_F(OrderedCopiesTest, ADeliveryEndsWithItsLastByte) {
   std::string memory(10, '.');
   const uint64_t id = copies_.add_delivery(line(10), flat_side(memory), {true, hold(), false});
-  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_TRUE(are_under_way());
   EXPECT_TRUE(copies_.writes(address(memory.data()) + 9, 1));
   EXPECT_FALSE(copies_.writes(address(memory.data()) + 10, 100));
   EXPECT_TRUE(deliver(id, 0, "abcdef").ok());
   EXPECT_TRUE(copies_.uses(address(memory.data()), 10));
   EXPECT_TRUE(deliver(id, 6, "ghij").ok());
   EXPECT_EQ(memory, "abcdefghij");
-  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(are_under_way());
   EXPECT_FALSE(copies_.uses(address(memory.data()), 10));
   EXPECT_TRUE(released());
 }
@@ -134,7 +137,7 @@ TEST_F(OrderedCopiesTest, RowsWithGapsAreFilledFromAnyPart) {
   EXPECT_TRUE(deliver(id, 2, "cdefg").ok());
   EXPECT_TRUE(deliver(id, 7, "hi").ok());
   EXPECT_EQ(memory, "abc.def.ghi.");
-  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(are_under_way());
 }
 
 TEST_F(OrderedCopiesTest, TheWorkerIsToldWhenItHoldsTheStreamForADelivery) {
@@ -142,7 +145,7 @@ TEST_F(OrderedCopiesTest, TheWorkerIsToldWhenItHoldsTheStreamForADelivery) {
   const uint64_t id = copies_.add_delivery(line(3), flat_side(memory), {true, hold(), true});
   EXPECT_TRUE(deliver(id, 0, "abc").ok());
   EXPECT_TRUE(sent({std::to_string(id) + " delivered"}));
-  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && released(); }));
+  EXPECT_TRUE(eventually([this] { return !are_under_way() && released(); }));
 }
 
 TEST_F(OrderedCopiesTest, BytesForMemoryThatIsShownMeanwhileArePublished) {
@@ -150,21 +153,21 @@ TEST_F(OrderedCopiesTest, BytesForMemoryThatIsShownMeanwhileArePublished) {
   const uint64_t id = copies_.add_delivery(line(10), flat_side(memory), {});
   const uint64_t held = copies_.add_delivery(line(10), flat_side(memory), {true, hold(), true});
   copies_.show(address(memory.data()) + 10, 100);
-  EXPECT_FALSE(copies_.to_be_met()) << "other memory";
+  EXPECT_FALSE(observers_.any(Observers::kUnseenDeliveries)) << "other memory";
   EXPECT_TRUE(deliver(id, 0, "abc").ok());
   copies_.show(address(memory.data()) + 9, 1);
   copies_.show(address(memory.data()), 10);
-  EXPECT_TRUE(copies_.to_be_met());
+  EXPECT_TRUE(observers_.any(Observers::kUnseenDeliveries));
   EXPECT_TRUE(deliver(id, 3, "defghij").ok());
   EXPECT_TRUE(sent({"published"}));
-  EXPECT_TRUE(eventually([this] { return !copies_.to_be_met(); }))
+  EXPECT_TRUE(eventually([this] { return !observers_.any(Observers::kUnseenDeliveries); }))
       << "the stream waits for the other one";
   EXPECT_TRUE(deliver(held, 0, "0123456789").ok());
   EXPECT_TRUE(sent({"published", std::to_string(held) + " delivered"}));
   copies_.add_delivery(line(10), flat_side(memory), {});
   copies_.show(address(memory.data()), 10);
   copies_.lost();
-  EXPECT_FALSE(copies_.to_be_met());
+  EXPECT_FALSE(observers_.any(Observers::kUnseenDeliveries));
 }
 
 TEST_F(OrderedCopiesTest, ABarrierIsAnsweredBehindTheDeliveriesBeforeIt) {
@@ -179,7 +182,7 @@ TEST_F(OrderedCopiesTest, ABarrierIsAnsweredBehindTheDeliveriesBeforeIt) {
   EXPECT_FALSE(released());
   EXPECT_TRUE(copies_.on_fetch(refused, 0, 0, CUDA_ERROR_ILLEGAL_ADDRESS).ok());
   EXPECT_TRUE(released());
-  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(are_under_way());
   EXPECT_EQ(copies_.on_fetch(copies_.add_barrier(hold()), 0, 1, CUDA_SUCCESS).code(),
             StatusCode::kProtocol);
 }
@@ -190,9 +193,9 @@ TEST_F(OrderedCopiesTest, BytesThatTheWorkerHasWrittenCountLikeBytesThatCame) {
   EXPECT_EQ(copies_.unheld_bytes(), 10u);
   EXPECT_TRUE(copies_.on_delivery(id, 0, CUDA_SUCCESS, {}, 4).ok());
   EXPECT_TRUE(deliver(id, 4, "efg").ok());
-  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_TRUE(are_under_way());
   EXPECT_TRUE(copies_.on_delivery(id, 7, CUDA_SUCCESS, {}, 3).ok());
-  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(are_under_way());
   EXPECT_EQ(copies_.unheld_bytes(), 0u);
   EXPECT_EQ(memory, "....efg...");
 }
@@ -206,10 +209,10 @@ TEST_F(OrderedCopiesTest, BytesAreTakenWhenTheWorkerAsks) {
   const std::string name = std::to_string(id);
   EXPECT_TRUE(copies_.on_fetch(id, 0, 6, CUDA_SUCCESS).ok());
   EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:ef"})) << "in pieces of at most 4 bytes";
-  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_TRUE(are_under_way());
   EXPECT_TRUE(copies_.on_fetch(id, 6, 4, CUDA_SUCCESS).ok());
   EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:ef", name + ":6:ghij"}));
-  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && released(); }));
+  EXPECT_TRUE(eventually([this] { return !are_under_way() && released(); }));
 }
 
 TEST_F(OrderedCopiesTest, BytesOfABulkConnectionHoldTheStreamUntilTheyHaveLanded) {
@@ -223,10 +226,10 @@ TEST_F(OrderedCopiesTest, BytesOfABulkConnectionHoldTheStreamUntilTheyHaveLanded
   EXPECT_EQ(copies_.on_landed(id).code(), StatusCode::kProtocol) << "before all was sent";
   EXPECT_TRUE(copies_.on_fetch(id, 4, 2, CUDA_SUCCESS).ok());
   EXPECT_TRUE(sent({name + ":0:abcd", name + ":4:ef"}));
-  EXPECT_TRUE(copies_.outstanding());
+  EXPECT_TRUE(are_under_way());
   EXPECT_FALSE(released());
   EXPECT_TRUE(copies_.on_landed(id).ok());
-  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && released(); }));
+  EXPECT_TRUE(eventually([this] { return !are_under_way() && released(); }));
   EXPECT_EQ(copies_.on_landed(id).code(), StatusCode::kProtocol) << "twice";
 }
 
@@ -246,7 +249,7 @@ TEST_F(OrderedCopiesTest, MemoryThatIsReadStaysWhateverTheServerSays) {
     sent_.taken = true;
   }
   sent_.changed.notify_all();
-  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && released(); }));
+  EXPECT_TRUE(eventually([this] { return !are_under_way() && released(); }));
 }
 
 TEST_F(OrderedCopiesTest, WhatIsGivenUpOverABulkConnectionIsOverAtOnce) {
@@ -296,7 +299,7 @@ TEST_F(OrderedCopiesTest, RegisteredMemoryMayGo) {
                     name + ":4:" + zeros + zeros, "missing"}));
   EXPECT_TRUE(deliver(delivery, 0, "ABCDEF").ok());
   EXPECT_EQ(std::string(text, 3), "ABC");
-  EXPECT_TRUE(eventually([this] { return !copies_.outstanding(); }));
+  EXPECT_TRUE(eventually([this] { return !are_under_way(); }));
   ::munmap(memory, kPage);
 }
 
@@ -309,7 +312,7 @@ TEST_F(OrderedCopiesTest, WhatTheWorkerRefusesIsOver) {
   EXPECT_TRUE(copies_.on_fetch(fetch, 0, 0, CUDA_ERROR_ILLEGAL_ADDRESS).ok());
   copies_.cancel(fetch);  // the call's own result; the worker is still to be told
   EXPECT_TRUE(sent({std::to_string(fetch) + ":0:"}));
-  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && released(); }));
+  EXPECT_TRUE(eventually([this] { return !are_under_way() && released(); }));
 }
 
 TEST_F(OrderedCopiesTest, ACallThatFailedLeavesNothing) {
@@ -317,7 +320,7 @@ TEST_F(OrderedCopiesTest, ACallThatFailedLeavesNothing) {
   const uint64_t id = copies_.add_delivery(line(10), flat_side(memory), {true, hold(), false});
   copies_.cancel(id);
   copies_.cancel(id);
-  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(are_under_way());
   EXPECT_TRUE(released());
   EXPECT_NE(copies_.add_delivery(line(10), flat_side(memory), {true, hold(), false}), id);
 }
@@ -327,10 +330,10 @@ TEST_F(OrderedCopiesTest, NothingOutlivesTheSession) {
   copies_.add_delivery(line(10), flat_side(memory), {true, hold(), true});
   copies_.add_fetch(line(10), flat_side(memory), hold());
   copies_.lost();
-  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(are_under_way());
   EXPECT_TRUE(released());
   copies_.add_fetch(line(10), flat_side(memory), hold());
-  EXPECT_FALSE(copies_.outstanding());
+  EXPECT_FALSE(are_under_way());
   EXPECT_TRUE(released());
 }
 
@@ -349,7 +352,7 @@ TEST_F(OrderedCopiesTest, MemoryThatIsReadStaysWhenTheSessionIsLost) {
     sent_.taken = true;
     sent_.changed.notify_all();
   }
-  EXPECT_TRUE(eventually([this] { return !copies_.outstanding() && released(); }));
+  EXPECT_TRUE(eventually([this] { return !are_under_way() && released(); }));
   EXPECT_TRUE(sent({std::to_string(id) + ":0:ab"})) << "the rest is not read any more";
 }
 

@@ -34,7 +34,8 @@ class PagesTest : public testing::Test {
   std::vector<std::byte> host_;
   PagesWorker worker_;
   UserFaults faults_;
-  Pages pages_{worker_.link, 256, faults_};
+  Observers observers_;
+  Pages pages_{worker_.link, observers_, 256, faults_};
 };
 
 constexpr std::byte operator""_b(unsigned long long value) { return static_cast<std::byte>(value); }
@@ -175,7 +176,7 @@ TEST_F(PagesTest, AWordIsReadBeforeWhatIsSentAheadOfIt) {
 }
 
 TEST_F(PagesTest, RegionsComeAndGo) {
-  EXPECT_TRUE(pages_.any());
+  EXPECT_TRUE(observers_.any(Observers::kMirrors));
   EXPECT_EQ(pages_.device_pointer(address()), address());
   EXPECT_TRUE(pages_.touches(address() + kBytes - 1, 1));
   EXPECT_TRUE(pages_.touches(address() - 1, 2));
@@ -186,18 +187,18 @@ TEST_F(PagesTest, RegionsComeAndGo) {
   EXPECT_EQ(work(), CUDA_ERROR_DEVICE_UNAVAILABLE);
   EXPECT_TRUE(pages_.remove(address()));
   EXPECT_FALSE(pages_.remove(address()));
-  EXPECT_FALSE(pages_.any());
+  EXPECT_FALSE(observers_.any(Observers::kMirrors));
   EXPECT_FALSE(pages_.device_pointer(address()));
   EXPECT_EQ(pages_.add(address(), 10, 2, [](CUdeviceptr*) { return CUDA_ERROR_OUT_OF_MEMORY; }),
             CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_FALSE(pages_.any());
+  EXPECT_FALSE(observers_.any(Observers::kMirrors));
 }
 
 TEST_F(PagesTest, ADestroyedContextTakesItsMirrors) {
   pages_.forget_context(2);
-  EXPECT_TRUE(pages_.any());
+  EXPECT_TRUE(observers_.any(Observers::kMirrors));
   pages_.forget_context(1);
-  EXPECT_FALSE(pages_.any());
+  EXPECT_FALSE(observers_.any(Observers::kMirrors));
 }
 
 }  // namespace

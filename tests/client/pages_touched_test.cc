@@ -55,7 +55,7 @@ class TouchedPagesTest : public testing::Test {
       : host_(kBytes),
         gate_(std::make_shared<FakeGate>(host_)),
         worker_(kAddress, kBytes, true),
-        pages_(worker_.link, piece_bytes, faults_, kLongestRead) {
+        pages_(worker_.link, observers_, piece_bytes, faults_, kLongestRead) {
     EXPECT_EQ(pages_.add(
                   kAddress, kBytes, 1,
                   [](CUdeviceptr* pointer) {
@@ -83,6 +83,7 @@ class TouchedPagesTest : public testing::Test {
   PagesWorker worker_;
   static constexpr auto kLongestRead = std::chrono::milliseconds(30);
   UserFaults faults_;
+  Observers observers_;
   Pages pages_;
 };
 
@@ -234,7 +235,8 @@ TEST_F(TouchedPagesTest, AnOpenRegionOfOneBlockComesWithThePull) {
   auto gate = std::make_shared<FakeGate>(host);
   const uint64_t address = kAddress + 200 * kBlock;
   PagesWorker worker(address, host.size(), true);
-  Pages pages(worker.link, 4 << 20, faults_);
+  Observers observers;
+  Pages pages(worker.link, observers, 4 << 20, faults_);
   ASSERT_EQ(pages.add(
                 address, host.size(), 1, [](CUdeviceptr*) { return CUDA_SUCCESS; },
                 [] { return false; }, [&] { return gate; }),

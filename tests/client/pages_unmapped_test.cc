@@ -51,7 +51,8 @@ class PagesUnmappedTest : public testing::Test {
   std::byte* const host_;
   PagesWorker worker_;
   UserFaults faults_;
-  Pages pages_{worker_.link, 1 << 20, faults_};
+  Observers observers_;
+  Pages pages_{worker_.link, observers_, 1 << 20, faults_};
 };
 
 TEST_F(PagesUnmappedTest, WhatIsLeftStaysEqual) {

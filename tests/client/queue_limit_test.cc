@@ -21,7 +21,8 @@ class QueueLimitTest : public testing::Test {
     for (uint64_t i = 0; i < count; ++i) limit_.enter(stream, calls_, busy_);
   }
 
-  HostCalls calls_;
+  Observers observers_;
+  HostCalls calls_{observers_};
   QueueLimit limit_;
   QueueLimit::Share first_, second_;  // two streams
   uint64_t id_ = 0;

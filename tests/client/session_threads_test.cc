@@ -98,14 +98,14 @@ TEST(SessionThreads, BytesOfCopiesThatFollowTheirStreamGoWhenTheWorkerAsks) {
     ASSERT_EQ(cuLaunchHostFunc(program.streams[0], kWrite, memory), CUDA_SUCCESS);
     ASSERT_EQ(cuMemcpyHtoDAsync(device, memory, kBytes, program.streams[0]), CUDA_SUCCESS);
     const Session& session = *Process::get().session(0);
-    EXPECT_TRUE(soon([&] { return !session.ordered_copies.outstanding(); }));
+    EXPECT_TRUE(soon([&] { return !session.observers.any(Observers::kCopies); }));
     EXPECT_TRUE(soon([&] {
       const std::lock_guard lock(mutex);
       return fetched.size() == kBytes;
     }));
     EXPECT_TRUE(fetched.starts_with(kWritten)) << fetched;
     ASSERT_EQ(cuMemcpyDtoHAsync(memory, device, kBytes, program.streams[0]), CUDA_SUCCESS);
-    EXPECT_TRUE(soon([&] { return !session.ordered_copies.outstanding(); }));
+    EXPECT_TRUE(soon([&] { return !session.observers.any(Observers::kCopies); }));
     EXPECT_EQ(std::string_view(static_cast<char*>(memory), kDelivered.size()), kDelivered);
     EXPECT_FALSE(session.host_calls.outstanding());
   });

@@ -28,7 +28,7 @@ class TouchedHostTest : public testing::Test {
     if (const Status status = UserFaults::probe(); !status.ok())
       GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
     // It and its thread live as long as the process.
-    host_ = new TouchedHost;
+    host_ = new TouchedHost(*new Observers);
     memory_ = static_cast<std::byte*>(host_->allocate(kBytes));
     ASSERT_NE(memory_, nullptr);
     std::thread([this, &faults = host_->faults()] {

@@ -65,7 +65,7 @@ class MultiDeviceLaunch {
                              Submission::kHostMemory | Submission::kQueuePlace);
       if (work.result() != CUDA_SUCCESS) return work.result();
       // The first one has sent what the application wrote, for all of them.
-      if (i > 0 && session_.pages.any() && session_.ordered_copies.to_be_met()) {
+      if (i > 0 && session_.observers.any(Observers::kUnseenDeliveries)) {
         const CUresult met = wait_for_deliveries(session_, stream);
         if (met != CUDA_SUCCESS) return met;
       }

@@ -17,8 +17,9 @@ CUresult manual_cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned i
 CUresult manual_cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   const CallTarget target = CallTarget::of_memory(dptr);
   // Managed and pinned memory are of this process.
-  auto region =
-      target.session.managed.any() ? target.session.device_memory.find(dptr) : std::nullopt;
+  auto region = target.session.observers.any(Observers::kManagedMemory)
+                    ? target.session.device_memory.find(dptr)
+                    : std::nullopt;
   if (!region || region->kind != MemoryKind::kManaged)
     region = target.session.host_memory.find(dptr);
   if (!region || region->kind == MemoryKind::kRegistered)

@@ -70,7 +70,7 @@ CUresult set(CUdeviceptr address, size_t width, size_t height, size_t pitch, siz
 }
 
 bool is_managed(const Session& session, CUdeviceptr address) {
-  if (!session.managed.any()) return false;
+  if (!session.observers.any(Observers::kManagedMemory)) return false;
   const auto region = session.device_memory.find(address);
   return region && region->kind == MemoryKind::kManaged;
 }

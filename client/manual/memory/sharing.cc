@@ -61,9 +61,9 @@ Taken take_opened(Session& session, CUdeviceptr pointer) {
 }  // namespace
 
 CUresult sharing(Session& session, const std::function<CUresult()>& share) {
-  session.shares_memory.fetch_add(1, std::memory_order_acq_rel);
+  Observers::Coming coming(session.observers, Observers::kOtherProcesses);
   const CUresult result = share();
-  if (result != CUDA_SUCCESS) session.shares_memory.fetch_sub(1, std::memory_order_acq_rel);
+  if (result == CUDA_SUCCESS) coming.stays();
   return result;
 }
 

@@ -15,7 +15,7 @@ MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handl
 
 // The driver of the server has mapped memory there; for the application it is not mapped memory.
 bool is_managed(Session& session, uint64_t address) {
-  if (!session.managed.any()) return false;
+  if (!session.observers.any(Observers::kManagedMemory)) return false;
   const auto region = session.device_memory.find(address);
   return region && region->kind == MemoryKind::kManaged;
 }

@@ -74,7 +74,7 @@ CUresult expose_operation(Session& session, const CUstreamBatchMemOpParams& oper
 
 // Before a wait for the word at `address` is sent.
 void note_wait(Session& session, CUdeviceptr address, size_t bytes) {
-  session.memory_waits.fetch_add(1, std::memory_order_release);
+  session.observers.add(Observers::kValueWaits);
   session.pages.watch(address, bytes);
 }
 
