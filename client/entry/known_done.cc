@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/copy/copy_plan.h"
 #include "client/entry/streams.h"
 #include "client/process/session.h"
 
@@ -15,9 +16,6 @@ struct Known {
   uint16_t context = 0;
 };
 thread_local constinit Known known;
-
-// Memory that waits make equal. Its bytes may be read by a signal's handler, on any thread.
-constexpr Observers::Set kEqualAfterWaits = Observers::kMirrors | Observers::kManagedMemory;
 
 // NULL means one of the two special handles.
 CUstream named(CUstream stream) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <span>
 
+#include "client/call/report.h"
 #include "client/entry/call_target.h"
 #include "client/entry/known_done.h"
 #include "client/transfer/coherence.h"
@@ -10,41 +11,99 @@
 #include "client/transfer/managed.h"
 #include "client/transfer/routes.h"
 #include "client/transfer/touches.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
 
-// The first that fits carries the copy. The first ones are asked for pinned host memory only.
-constexpr size_t kOfPinned = 4;
-constexpr const CopyRoute* kToDevice[] = {&kMirrorRoute, &kSharedRoute, &kFetchRoute,
-                                          &kRemoteRoute, &kStagedRoute, &kFrameRoute};
-constexpr const CopyRoute* kToHost[] = {&kMirrorRoute, &kSharedRoute, &kDeliverRoute,
-                                        &kRemoteRoute, &kStagedRoute, &kFrameRoute};
+// What plan() is to know of the copy, and of what is possible in its session. Of a copy that is
+// small and pageable little matters.
+void find_facts(Transfer& transfer) {
+  Session& session = transfer.session;
+  const copy::Rows& host = transfer.host.rows;
+  CopyFacts& facts = transfer.facts;
+  CopyMeans& means = transfer.means;
+  if (transfer.host.region) {
+    const Region& region = *transfer.host.region;
+    const copy::Rows* const device =
+        transfer.device.array == nullptr ? &transfer.device.rows : nullptr;
+    const auto fits_both = [&](const auto& fits) {
+      return fits(host) && (device == nullptr || fits(*device));
+    };
+    const bool has_mirrors = session.observers.any(Observers::kMirrors);
+    if (region.shared_at != 0) {
+      facts.shared =
+          fits_both([&](const copy::Rows& rows) { return has_whole_slices(transfer.shape, rows); });
+    } else if (has_mirrors) {
+      // By the same address, as copies name it.
+      facts.mirrored = session.pages.device_pointer(region.base) == region.base &&
+                       fits_both([&](const copy::Rows& rows) {
+                         return rows_per_slice(transfer.shape, rows) != 0;
+                       });
+    }
+    facts.reachable = has_mirrors && !transfer.to_device &&
+                      session.pages.touches(host.address, span_of(transfer.shape, host));
+    means.gates = !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
+    means.bulk_channel = session.channel().has_bulk_connection();
+    means.adapter = session.remote_memory() != nullptr && is_dense(transfer.shape, host);
+  }
+  if (!transfer.host.region && transfer.bytes <= copy::kTakenInCall) return;
+  means.shared_segments = SharedSegment::possible(session);
+  means.staging = StagingRing::possible(session);
+}
 
-CUresult carry(Transfer& transfer, const CopyRoute& route) {
-  const CUresult result = route.carry(transfer);
+CUresult carry_by_plan(Transfer& transfer) {
+  switch (transfer.plan.route) {
+    case CopyRoute::kMirror:
+      return carry_by_mirror(transfer);
+    case CopyRoute::kShared:
+      return carry_shared(transfer);
+    case CopyRoute::kFetch:
+      return carry_fetched(transfer);
+    case CopyRoute::kDeliver:
+      return carry_delivered(transfer);
+    case CopyRoute::kRemote:
+      return carry_by_adapter(transfer);
+    case CopyRoute::kStaged:
+      return carry_staged(transfer);
+    case CopyRoute::kFrames:
+      return carry_in_frames(transfer);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static_assert(static_cast<uint8_t>(report::Route::kMirror) ==
+                  static_cast<uint8_t>(CopyRoute::kMirror) &&
+              static_cast<uint8_t>(report::Route::kFrames) ==
+                  static_cast<uint8_t>(CopyRoute::kFrames));
+
+CUresult carry(Transfer& transfer) {
+  find_facts(transfer);
+  make_plan(transfer);
+  if (transfer.plan.opens) {
+    const CUresult result = keep_open(transfer.session, *transfer.host.region);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  const AskDriver asked(transfer.is_unknown);
+  // What turns out to be impossible leaves the next route.
+  if (transfer.plan.route == CopyRoute::kRemote && !find_registered(transfer)) {
+    transfer.means.adapter = false;
+    make_plan(transfer);
+  }
+  if (transfer.plan.route == CopyRoute::kStaged && !find_ring(transfer)) {
+    transfer.means.staging = false;
+    make_plan(transfer);
+  }
+  const CUresult result = carry_by_plan(transfer);
   if (report::enabled() && result == CUDA_SUCCESS) [[unlikely]]
-    report::count_copy(transfer.to_device, route.name, transfer.bytes);
+    report::count_copy(transfer.to_device, static_cast<report::Route>(transfer.plan.route),
+                       transfer.bytes);
   return result;
 }
 
-// Other routes than the mirror's read and write the host's end by its own address, perhaps when
-// this call has returned.
-CUresult make_accessible(Transfer& transfer) {
-  if (!transfer.host.region || !transfer.session.observers.any(Observers::kTouchedMemory))
-      [[likely]]
-    return CUDA_SUCCESS;
-  if (transfer.pinned && kMirrorRoute.fits(transfer)) return CUDA_SUCCESS;
-  return keep_open(transfer.session, *transfer.host.region);
-}
-
-CUresult carry(Transfer& transfer) {
-  if (const CUresult result = make_accessible(transfer); result != CUDA_SUCCESS) return result;
-  const AskDriver asked(transfer.is_unknown);
-  const std::span routes(transfer.to_device ? kToDevice : kToHost);
-  for (const CopyRoute* const route : routes.subspan(transfer.pinned ? 0 : kOfPinned))
-    if (route->fits(transfer)) return carry(transfer, *route);
-  return CUDA_ERROR_NOT_SUPPORTED;
+HostMemory host_memory_of(const Endpoint& host, const copy::Shape& shape) {
+  if (!host.region) return HostMemory::kPageable;
+  return span_of(shape, host.rows) <= host.known ? HostMemory::kPinned : HostMemory::kCutOff;
 }
 
 // As a driver judges it: slices are whole rows, and neither rows nor slices overlap.
@@ -62,7 +121,7 @@ CUresult check(const Transfer& transfer) {
       result != CUDA_SUCCESS)
     return result;
   // The errors of copies that follow their stream come when it reaches them.
-  if (transfer.is_unknown && transfer.pinned) [[unlikely]] {
+  if (transfer.is_unknown && transfer.pinned()) [[unlikely]] {
     const CUresult known =
         ask_driver(transfer.session, transfer.context, transfer.device.rows.address, span);
     if (known != CUDA_SUCCESS) return known;
@@ -74,10 +133,23 @@ CUresult flush_device(const Transfer& transfer) {
   if (!is_untried(transfer.device)) [[likely]]
     return CUDA_SUCCESS;
   return flush_first_use(transfer.session, transfer.device,
-                         span_of(transfer.shape, transfer.device.rows), transfer.answered);
+                         span_of(transfer.shape, transfer.device.rows), transfer.answered());
 }
 
 }  // namespace
+
+void make_plan(Transfer& transfer) {
+  Session& session = transfer.session;
+  // In this order: a hold that comes afterwards is seen by one of the two.
+  transfer.hold_period = session.host_calls.period();
+  const Observers::Set observers = session.observers.all();
+  CopyFacts& facts = transfer.facts;
+  facts.overwritten = (observers & Observers::kCopies) != 0 && facts.to_device &&
+                      facts.host != HostMemory::kPageable && !facts.takes_now &&
+                      session.ordered_copies.writes(transfer.host.rows.address,
+                                                    span_of(transfer.shape, transfer.host.rows));
+  transfer.plan = plan(facts, observers, transfer.means);
+}
 
 bool is_on_host(const Session& session, const Endpoint& dst, const Endpoint& src,
                 const copy::Shape& shape) {
@@ -101,8 +173,12 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
                     src,
                     shape,
                     stream,
-                    wait,
-                    access == SourceAccess::kInStream};
+                    {.to_device = true,
+                     .waits = wait,
+                     .own_work = ManagedMemory::is_own_work(),
+                     .takes_now = access == SourceAccess::kDuringCall,
+                     .bytes = shape.bytes(),
+                     .host = host_memory_of(src, shape)}};
   CUresult result = check(transfer);
   if (result == CUDA_SUCCESS) result = expose_copied(session, dst.rows, src.rows, shape);
   if (result != CUDA_SUCCESS) return result;
@@ -120,7 +196,11 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
     return copy_on_host(target, dst.rows, src.rows, shape, stream);
-  Transfer transfer{session, target.context, false, src, dst, shape, stream, wait};
+  Transfer transfer{
+      session, target.context,
+      false,   src,
+      dst,     shape,
+      stream,  {.waits = wait, .bytes = shape.bytes(), .host = host_memory_of(dst, shape)}};
   CUresult result = check(transfer);
   if (result != CUDA_SUCCESS) return result;
   // The source may be host memory by its device address, which is the mirror's.
@@ -133,7 +213,7 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
   const KnownDone known(session);
   result = carry(transfer);
   if (result == CUDA_SUCCESS) result = flush_device(transfer);
-  if (result == CUDA_SUCCESS && transfer.passed) known.passed(transfer.context, stream);
+  if (result == CUDA_SUCCESS && transfer.passed()) known.passed(transfer.context, stream);
   return result;
 }
 

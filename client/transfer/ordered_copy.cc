@@ -27,13 +27,6 @@ using transport::Clock;
 constexpr uint64_t kPlacesOfBarrier = 2;
 // What the worker puts into a stream for a piece that may hold it: a gate and a copy.
 constexpr uint64_t kPlacesOfHeldPiece = 2;
-// Streams wait for words of the worker.
-bool has_gates(Session& session) {
-  return !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
-}
-
-// Whether the copy can follow its stream.
-bool can_follow(const Transfer& transfer) { return transfer.pinned && has_gates(transfer.session); }
 
 OrderedCopies::Memory memory_of(const Transfer& transfer) {
   return transfer.host.region->kind == MemoryKind::kRegistered ? OrderedCopies::Memory::kRegistered
@@ -123,17 +116,7 @@ OrderedCopies& copies_of(Session& session) {
 
 }  // namespace
 
-bool may_be_written_later(const Transfer& transfer) {
-  Session& session = transfer.session;
-  return session.observers.any(Observers::kHostFunctions | Observers::kValueWaits |
-                               Observers::kSharedMemory | Observers::kMirrors) ||
-         session.ordered_copies.writes(transfer.host.rows.address,
-                                       span_of(transfer.shape, transfer.host.rows));
-}
-
-bool is_fetchable(const Transfer& transfer) { return transfer.in_stream && can_follow(transfer); }
-
-CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::Hold hold) {
+CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece) {
   Session& session = transfer.session;
   OrderedCopies& copies = copies_of(session);
   const uint16_t held_device = device_key(context_of(transfer.stream));
@@ -143,37 +126,23 @@ CUresult fetch_piece(const Transfer& transfer, const copy::Piece& piece, copy::H
   if (taken != CUDA_SUCCESS) return taken;
   const uint64_t id =
       copies.add_fetch(piece.shape, piece.of(transfer.host.rows), held_device, memory_of(transfer));
-  return send_following(transfer, piece, copy::Location::frame(), hold, id);
+  return send_following(transfer, piece, copy::Location::frame(), transfer.plan.hold, id);
+}
+
+CUresult carry_fetched(Transfer& transfer) {
+  return for_each_piece(transfer.shape, copy::kMostFollowing,
+                        [&](const copy::Piece& piece) { return fetch_piece(transfer, piece); });
 }
 
 namespace {
 
-// In frames its bytes would hold up the call, and all calls of other threads.
-bool may_pass_calls(const Transfer& transfer) {
-  return transfer.bytes >= copy::kBulkFrom && transfer.session.channel().has_bulk_connection();
-}
-
-bool fits_fetch(Transfer& transfer) {
-  return !transfer.wait && is_fetchable(transfer) &&
-         (may_be_written_later(transfer) || may_pass_calls(transfer));
-}
-
-CUresult carry_fetch(Transfer& transfer) {
-  const bool stands = may_pass_calls(transfer) && !may_be_written_later(transfer);
-  const copy::Hold hold = stands ? copy::Hold::kSourceStands : copy::Hold::kForStaging;
-  return for_each_piece(transfer.shape, copy::kMostFollowing, [&](const copy::Piece& piece) {
-    return fetch_piece(transfer, piece, hold);
-  });
-}
-
-bool fits_delivery(Transfer& transfer) { return !transfer.wait && can_follow(transfer); }
-
-CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint16_t held_device,
-                       bool acknowledge) {
+CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint16_t held_device) {
   Session& session = transfer.session;
   OrderedCopies& copies = copies_of(session);
   const bool written = transfer.registered.has_value();
-  const bool holds = acknowledge || copies.unheld_bytes() + piece.bytes > copy::kMostUnheld;
+  const copy::Hold hold = delivery_hold(transfer.plan, copies.unheld_bytes() + piece.bytes);
+  const bool holds = hold != copy::Hold::kNever;
+  const bool acknowledge = hold == copy::Hold::kUntilDelivered;
   const uint64_t pieces =
       count_pieces(piece.shape, copy::following_piece_bytes(piece.bytes, written));
   const CUresult taken =
@@ -188,34 +157,20 @@ CUresult deliver_piece(const Transfer& transfer, const copy::Piece& piece, uint1
   if (!acknowledge && session.pages.touches(to.address, span)) copies.show(to.address, span);
   const copy::Location host =
       written ? transfer.registered->at(piece.offset) : copy::Location::frame();
-  const copy::Hold hold = acknowledge ? copy::Hold::kUntilDelivered
-                                      : (holds ? copy::Hold::kForStaging : copy::Hold::kNever);
   return send_following(transfer, piece, host, hold, id);
-}
-
-CUresult carry_delivery(Transfer& transfer) {
-  Session& session = transfer.session;
-  const copy::Rows& host = transfer.host.rows;
-  // The stream waits for the bytes in two cases: the application sees what the GPU writes to its
-  // memory while it works, so a program could see there that the stream has passed the copy; or
-  // device code reads the memory, so work behind the copy must find the bytes.
-  const bool acknowledge = SharedSegment::possible(session) ||
-                           session.observers.any(Observers::kTouchedMemory) ||
-                           session.pages.touches(host.address, span_of(transfer.shape, host));
-  const uint16_t held_device = device_key(context_of(transfer.stream));
-  (void)find_registered(transfer);  // if so, the adapter writes the bytes
-  const CUresult result =
-      for_each_piece(transfer.shape, copy::kMostFollowing, [&](const copy::Piece& piece) {
-        return deliver_piece(transfer, piece, held_device, acknowledge);
-      });
-  if (transfer.registered) session.remote_host.sent(*transfer.registered);
-  return result;
 }
 
 }  // namespace
 
-const CopyRoute kFetchRoute{report::Route::kFetch, fits_fetch, carry_fetch};
-const CopyRoute kDeliverRoute{report::Route::kDeliver, fits_delivery, carry_delivery};
+CUresult carry_delivered(Transfer& transfer) {
+  const uint16_t held_device = device_key(context_of(transfer.stream));
+  (void)find_registered(transfer);  // if so, the adapter writes the bytes
+  const CUresult result = for_each_piece(
+      transfer.shape, copy::kMostFollowing,
+      [&](const copy::Piece& piece) { return deliver_piece(transfer, piece, held_device); });
+  if (transfer.registered) transfer.session.remote_host.sent(*transfer.registered);
+  return result;
+}
 
 namespace {
 

@@ -6,9 +6,7 @@
 namespace fargpu::client {
 
 bool find_registered(Transfer& transfer) {
-  if (!transfer.in_stream || transfer.bytes <= copy::kTakenInCall ||
-      !is_dense(transfer.shape, transfer.host.rows))
-    return false;
+  if (!transfer.means.adapter || transfer.bytes <= copy::kTakenInCall) return false;
   transfer.registered =
       transfer.session.remote_host.find(*transfer.host.region, transfer.host.rows.address);
   return transfer.registered.has_value();
@@ -27,27 +25,23 @@ CUresult to_device(const Transfer& transfer) {
   return result;
 }
 
-CUresult carry(Transfer& transfer) {
+}  // namespace
+
+CUresult carry_by_adapter(Transfer& transfer) {
   Session& session = transfer.session;
   CUresult result = CUDA_SUCCESS;
-  transfer.passed = transfer.wait || !transfer.to_device;
-  transfer.answered = !transfer.to_device;
   if (transfer.to_device) {
     result = await_source(transfer);
     if (result == CUDA_SUCCESS) result = to_device(transfer);
     // A synchronous copy has taken its bytes, and the worker takes them in stream order.
-    if (result != CUDA_SUCCESS || !transfer.wait) return result;
+    if (result != CUDA_SUCCESS || !transfer.passed()) return result;
     return call_cuStreamSynchronize(session, transfer.context, transfer.stream);
   }
   result = for_each_piece(transfer.shape, copy::kMostRemote, [&](const copy::Piece& piece) {
     return send_copy_and_wait(transfer, transfer.piece(piece, transfer.registered->at(piece.offset),
-                                                       {copy::Completion::Kind::kReply}));
+                                                       {transfer.plan.completion}));
   });
   return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
 }
-
-}  // namespace
-
-const CopyRoute kRemoteRoute{report::Route::kRemote, find_registered, carry};
 
 }  // namespace fargpu::client

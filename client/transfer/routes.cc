@@ -2,16 +2,38 @@
 
 #include "client/entry/call_target.h"
 #include "client/transfer/frame_read.h"
-#include "client/transfer/ordered_copy.h"
-#include "client/transfer/synchronous_copy.h"
 #include "common/copy/limits.h"
 
 namespace fargpu::client {
 
-CUresult await_source(const Transfer& transfer) {
-  if (!transfer.in_stream || !transfer.host.region || !may_be_written_later(transfer))
+CUresult await_source(Transfer& transfer) {
+  if (!transfer.plan.awaits_source) return CUDA_SUCCESS;
+  const CUresult result =
+      call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
+  if (result == CUDA_SUCCESS) make_plan(transfer);
+  return result;
+}
+
+TakenCopy::TakenCopy(const Transfer& transfer) : transfer_(transfer) {
+  if (transfer.plan.returns == CopyReturn::kEarlierEnded)
+    before_.emplace(transfer.session, transfer.stream);
+}
+
+copy::Order TakenCopy::order(const copy::Piece& piece) const {
+  const bool is_last = piece.offset + piece.bytes == transfer_.bytes;
+  return is_last ? transfer_.plan.order : copy::Order::kStream;
+}
+
+CUresult TakenCopy::finish() {
+  Session& session = transfer_.session;
+  const CopyReturn returns = transfer_.plan.returns;
+  if (returns == CopyReturn::kSent) return CUDA_SUCCESS;
+  if (returns == CopyReturn::kUnobserved && !session.observers.any(kToldOfReturns) &&
+      session.host_calls.period() == transfer_.hold_period)
     return CUDA_SUCCESS;
-  return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
+  if (!before_) return call_cuStreamSynchronize(session, transfer_.context, transfer_.stream);
+  const CUresult result = before_->wait();
+  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
 }
 
 namespace {
@@ -50,20 +72,7 @@ CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece) {
   return result;
 }
 
-namespace {
-
-bool fits_mirror(Transfer& transfer) {
-  if (!transfer.in_stream || !transfer.session.observers.any(Observers::kMirrors)) return false;
-  const Region& region = *transfer.host.region;
-  // By the same address, as copies name it.
-  return region.shared_at == 0 &&
-         transfer.session.pages.device_pointer(region.base) == region.base &&
-         rows_per_slice(transfer.shape, transfer.host.rows) != 0 &&
-         (transfer.device.array != nullptr ||
-          rows_per_slice(transfer.shape, transfer.device.rows) != 0);
-}
-
-CUresult carry_mirror(Transfer& transfer) {
+CUresult carry_by_mirror(Transfer& transfer) {
   const copy::Shape& shape = transfer.shape;
   const copy::Rows& dst = (transfer.to_device ? transfer.device : transfer.host).rows;
   const copy::Rows& src = (transfer.to_device ? transfer.host : transfer.device).rows;
@@ -90,31 +99,24 @@ CUresult carry_mirror(Transfer& transfer) {
     copy.Depth = shape.depth;
     result = call_cuMemcpy3DAsync_v2(transfer.session, transfer.context, &copy, transfer.stream);
   }
-  if (result != CUDA_SUCCESS || !transfer.wait) return result;
-  transfer.passed = true;
+  if (result != CUDA_SUCCESS || !transfer.passed()) return result;
   return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
-}
-
-bool fits_shared(Transfer& transfer) {
-  return transfer.in_stream && transfer.host.region->shared_at != 0 &&
-         has_whole_slices(transfer.shape, transfer.host.rows) &&
-         (transfer.device.array != nullptr ||
-          has_whole_slices(transfer.shape, transfer.device.rows));
 }
 
 CUresult carry_shared(Transfer& transfer) {
   const copy::Piece all{transfer.shape, 0, 0, 0, 0, transfer.bytes};
   const auto host = copy::Location::shared(transfer.host.rows);
-  if (!transfer.wait) return send_copy(transfer, transfer.piece(all, host));
+  if (!transfer.passed()) return send_copy(transfer, transfer.piece(all, host));
   // When it is over, everything before it in the stream is.
   Synchronisation done(transfer.session, transfer.context, Synchronisation::Of::kStream,
                        transfer.stream);
   if (done.result() != CUDA_SUCCESS) return done.result();
-  transfer.passed = transfer.answered = true;
   const CUresult result =
-      send_copy_and_wait(transfer, transfer.piece(all, host, {copy::Completion::Kind::kReply}));
+      send_copy_and_wait(transfer, transfer.piece(all, host, {transfer.plan.completion}));
   return result == CUDA_SUCCESS ? done.finish() : result;
 }
+
+namespace {
 
 // Two pieces are under way at a time.
 CUresult receive_in_frames(Transfer& transfer) {
@@ -137,29 +139,22 @@ CUresult receive_in_frames(Transfer& transfer) {
   return result;
 }
 
+}  // namespace
+
 CUresult carry_in_frames(Transfer& transfer) {
   Session& session = transfer.session;
   if (!transfer.to_device) {
-    transfer.passed = transfer.answered = true;
     const CUresult result = receive_in_frames(transfer);
     // Everything before it in the stream is complete.
     return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
   }
   if (const CUresult result = await_source(transfer); result != CUDA_SUCCESS) return result;
-  SynchronousCopy synchronous(transfer);
+  TakenCopy taken(transfer);
   const auto limit = [&] { return session.next_piece_bytes(transfer.bytes); };
-  const CUresult result =
-      for_each_piece_up_to(transfer.shape, limit, [&](const copy::Piece& piece) {
-        return send_in_frame(transfer, piece, synchronous.order(piece));
-      });
-  return result == CUDA_SUCCESS ? synchronous.finish() : result;
+  const CUresult result = for_each_piece_up_to(
+      transfer.shape, limit,
+      [&](const copy::Piece& piece) { return send_in_frame(transfer, piece, taken.order(piece)); });
+  return result == CUDA_SUCCESS ? taken.finish() : result;
 }
-
-}  // namespace
-
-const CopyRoute kMirrorRoute{report::Route::kMirror, fits_mirror, carry_mirror};
-const CopyRoute kSharedRoute{report::Route::kShared, fits_shared, carry_shared};
-const CopyRoute kFrameRoute{report::Route::kFrames, [](Transfer&) { return true; },
-                            carry_in_frames};
 
 }  // namespace fargpu::client

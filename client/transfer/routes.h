@@ -1,6 +1,6 @@
-// The routes of a copy between host memory and device memory. A route is chosen by what both ends
-// of the copy can do: the first one in the list of its direction (copy.cc) that fits carries the
-// bytes. Any thread; needs a current context.
+// A copy between host memory and device memory under way, and what carries its bytes on each route.
+// Which route, and what the call waits for, is decided by plan() (client/copy/copy_plan.h). Any
+// thread; needs a current context.
 #pragma once
 
 #include <cuda.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "client/call/report.h"
+#include "client/copy/copy_plan.h"
 #include "client/copy/pack.h"
 #include "client/entry/call_target.h"
 #include "client/hostmem/remote_host.h"
@@ -20,7 +20,7 @@
 
 namespace fargpu::client {
 
-// A copy under way, with what the routes that were asked have found. On the stack of its call.
+// On the stack of its call.
 struct Transfer {
   Session& session;
   const uint16_t context;  // current; of frames
@@ -28,22 +28,29 @@ struct Transfer {
   const Endpoint &device, &host;
   const copy::Shape shape;
   const CUstream stream;  // as the application gave it
-  // The call is a synchronous one.
-  const bool wait;
-  // The source is read when the stream comes to the copy, not before the call returns.
-  const bool in_stream = true;
+  CopyFacts facts;  // as the call has them; the rest is found when the bytes are to be carried
 
   const uint64_t bytes = shape.bytes();
-  // The host end lies in memory that the application pinned or registered.
-  const bool pinned = host.region && span_of(shape, host.rows) <= host.known;
   // Nothing is known here of the memory at the device end.
   const bool is_unknown = client::is_unknown(session, device);
   std::optional<Submission> work{};  // around the calls that send work
+  CopyMeans means{};
+  CopyPlan plan{};
+  // How often streams had come to be held (HostCalls::period()) before the plan was made.
+  uint64_t hold_period = 0;
   std::optional<RemoteHost::RegisteredRange> registered{};
   std::shared_ptr<StagingRing> ring{};
-  PackBuffer packed{};    // of pieces that travel in frames
-  bool passed = false;    // the stream is known to have passed the copy
-  bool answered = false;  // the worker has said what became of the copy itself
+  PackBuffer packed{};  // of pieces that travel in frames
+
+  // The host end lies in memory that the application pinned or registered.
+  bool pinned() const { return facts.host == HostMemory::kPinned; }
+  // When the call is about to return: the stream is known to have passed the copy; the worker has
+  // said what became of the copy itself.
+  bool passed() const { return plan.returns == CopyReturn::kPassed; }
+  bool answered() const {
+    return plan.completion == copy::Completion::Kind::kReply ||
+           (!to_device && plan.route == CopyRoute::kStaged);
+  }
 
   // What the worker is told of a piece. `host_end`: where its bytes are on this side.
   copy::Copy piece(const copy::Piece& piece, const copy::Location& host_end,
@@ -55,11 +62,8 @@ struct Transfer {
   }
 };
 
-struct CopyRoute {
-  report::Route name;
-  bool (*fits)(Transfer& transfer);
-  CUresult (*carry)(Transfer& transfer);
-};
+// Makes the plan, by what may observe the copy now.
+void make_plan(Transfer& transfer);
 
 // To the worker. `data`: the packed rows of a frame.
 inline CUresult send_copy(const Transfer& transfer, const copy::Copy& copy,
@@ -79,24 +83,36 @@ CUresult send_in_frame(Transfer& transfer, const copy::Piece& piece, copy::Order
 CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece);
 // Whether the adapter can reach the host end by itself; then transfer.registered says where.
 bool find_registered(Transfer& transfer);
-// To be called before a source is read here that earlier work in the stream may write.
-CUresult await_source(const Transfer& transfer);
+// Whether the context has a staging ring; then it is transfer.ring.
+bool find_ring(Transfer& transfer);
+// Where the plan says so, before the source is read here. Afterwards the plan is by what may observe
+// the copy then.
+CUresult await_source(Transfer& transfer);
 
-// The host end has a mirror in the worker: a copy there, in the order of the stream, which kernels
-// that use the memory are in as well.
-extern const CopyRoute kMirrorRoute;
-// The host end is memory that the worker shares (shm): one copy of the driver, straight from or to
-// the application's memory. Its order is the stream's own, whatever else may write the memory.
-extern const CopyRoute kSharedRoute;
-// Asynchronous, and the bytes cross the network when the stream has come to the copy
-// (ordered_copy.h).
-extern const CopyRoute kFetchRoute;    // to the device: something may still write the source
-extern const CopyRoute kDeliverRoute;  // to the host
-// The adapter moves the bytes from or to pinned memory by itself (rdma).
-extern const CopyRoute kRemoteRoute;
-// Through slots of a staging ring (shm, rdma): the CPU's copy and the GPU's overlap.
-extern const CopyRoute kStagedRoute;
-// In frames. Fits always.
-extern const CopyRoute kFrameRoute;
+// The end of a copy to the device whose bytes the call takes: what the call waits for, by the plan.
+// Made after await_source() and before the first frame is sent, on the calling thread's stack. What
+// other threads submit in between is not missed: either its frame comes after the copy's frames, or
+// finish() sees that its submission has begun.
+class TakenCopy {
+ public:
+  explicit TakenCopy(const Transfer& transfer);
+  // For a piece of the copy; that of its last piece counts for all.
+  copy::Order order(const copy::Piece& piece) const;
+  // After the frames were sent.
+  CUresult finish();
+
+ private:
+  const Transfer& transfer_;
+  std::optional<StreamMark> before_;  // what is awaited instead of the copy
+};
+
+// Each carries all bytes of the copy by its route.
+CUresult carry_by_mirror(Transfer& transfer);
+CUresult carry_shared(Transfer& transfer);
+CUresult carry_fetched(Transfer& transfer);
+CUresult carry_delivered(Transfer& transfer);
+CUresult carry_by_adapter(Transfer& transfer);
+CUresult carry_staged(Transfer& transfer);
+CUresult carry_in_frames(Transfer& transfer);
 
 }  // namespace fargpu::client

@@ -9,7 +9,6 @@
 #include "client/entry/call_target.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/routes.h"
-#include "client/transfer/synchronous_copy.h"
 #include "common/copy/limits.h"
 
 namespace fargpu::client {
@@ -61,13 +60,14 @@ copy::Location location_of(const StagingRing& ring, const StagingRing::Slot& slo
 // device.
 CUresult send(const Transfer& transfer, const StagingRing::Slot& slot, const copy::Piece& piece,
               copy::Order order) {
-  using End = copy::Completion::Kind;
   const StagingRing& ring = *transfer.ring;
-  const copy::Completion completion =
-      ring.registered() != nullptr
-          ? copy::Completion{End::kNotice, copy::Hold::kNever, ring.ticket(slot), 0}
-          : copy::Completion{End::kWord, copy::Hold::kNever, slot.value,
-                             reinterpret_cast<uint64_t>(slot.word)};
+  copy::Completion completion{transfer.plan.completion};
+  if (completion.kind == copy::Completion::Kind::kNotice) {
+    completion.number = ring.ticket(slot);
+  } else {
+    completion.number = slot.value;
+    completion.word = reinterpret_cast<uint64_t>(slot.word);
+  }
   const CUresult result = send_copy(
       transfer, transfer.piece(piece, location_of(ring, slot, piece.shape), completion, order));
   return result == CUDA_SUCCESS ? from_status(transfer.session.channel().flush()) : result;
@@ -140,35 +140,26 @@ class Arriving {
   size_t begin_ = 0, count_ = 0;
 };
 
-bool fits(Transfer& transfer) {
-  if (transfer.bytes <= copy::kTakenInCall || !StagingRing::possible(transfer.session))
-    return false;
-  if (Context* const context = current_context())
-    transfer.ring = transfer.session.staging_rings.get(*context);
-  return transfer.ring != nullptr;
-}
-
 // The source may change when this returns, except for pieces that are left to be fetched.
 CUresult to_device(Transfer& transfer) {
   if (const CUresult result = await_source(transfer); result != CUDA_SUCCESS) return result;
-  SynchronousCopy synchronous(transfer);
+  TakenCopy taken(transfer);
   // What happens to a piece for which no slot is free. Either it is left at once to be fetched when
   // the stream reaches it, so the caller does not wait; or after a while it travels in a frame.
-  const bool fetched = !transfer.wait && is_fetchable(transfer);
+  const bool fetched = transfer.plan.hold == copy::Hold::kForStaging;
   StagingRing& ring = *transfer.ring;
   const CUresult result =
       for_each_piece(transfer.shape, piece_bytes(transfer), [&](const copy::Piece& piece) {
-        const copy::Order order = synchronous.order(piece);
+        const copy::Order order = taken.order(piece);
         if (const auto slot = fetched ? ring.try_take() : ring.take(kPatience)) {
           fill(*slot, transfer, piece);
           const CUresult sent = send(transfer, *slot, piece, order);
           ring.give_back(*slot, sent == CUDA_SUCCESS);
           return sent;
         }
-        return fetched ? fetch_piece(transfer, piece, copy::Hold::kForStaging)
-                       : send_in_frame(transfer, piece, order);
+        return fetched ? fetch_piece(transfer, piece) : send_in_frame(transfer, piece, order);
       });
-  return result == CUDA_SUCCESS ? synchronous.finish() : result;
+  return result == CUDA_SUCCESS ? taken.finish() : result;
 }
 
 // The bytes are there when this returns.
@@ -203,15 +194,18 @@ CUresult to_host(Transfer& transfer) {
   return CUDA_SUCCESS;
 }
 
-CUresult carry(Transfer& transfer) {
+}  // namespace
+
+bool find_ring(Transfer& transfer) {
+  if (Context* const context = current_context())
+    transfer.ring = transfer.session.staging_rings.get(*context);
+  return transfer.ring != nullptr;
+}
+
+CUresult carry_staged(Transfer& transfer) {
   if (transfer.to_device) return to_device(transfer);
-  transfer.passed = transfer.answered = true;
   const CUresult result = to_host(transfer);
   return result == CUDA_SUCCESS ? after_synchronisation(transfer.session) : result;
 }
-
-}  // namespace
-
-const CopyRoute kStagedRoute{report::Route::kStaged, fits, carry};
 
 }  // namespace fargpu::client
