@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "client/entry/call_target.h"
+#include "client/entry/own_streams.h"
 #include "client/managed/fault_handler.h"
 #include "client/managed/managed_state.h"
 #include "client/process/managed_way.h"
 #include "client/transfer/copy.h"
-#include "client/transfer/held_streams.h"
 #include "common/base/log.h"
 #include "common/host/thread.h"
 #include "common/rpc/handle_kind.h"
@@ -22,7 +22,7 @@ namespace {
 
 class ChannelWire final : public ManagedMemory::Wire {
  public:
-  ChannelWire(Session& session, Context& context) : session_(session), lane_(context) {}
+  explicit ChannelWire(Session& session) : session_(session) {}
 
   CUresult push(const ManagedMemory::Piece& piece) override {
     return carry(piece, [&](const CallTarget& target, CUstream stream, const Endpoint& device,
@@ -40,14 +40,14 @@ class ChannelWire final : public ManagedMemory::Wire {
     Context& context = context_for(of);
     const ContextScope scope(&context);
     CUstream stream = nullptr;
-    const CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
+    const CUresult result = streams_.in(context, &stream);
     if (result != CUDA_SUCCESS) return result;
     return call_cuStreamSynchronize(session_, context.wire_id, stream);
   }
   CUresult clear(Context& context, uint64_t address, uint64_t bytes) override {
     const ContextScope scope(&context);
     CUstream stream = nullptr;
-    CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
+    CUresult result = streams_.in(context, &stream);
     if (result == CUDA_SUCCESS)
       result = call_cuMemsetD8Async(session_, context.wire_id, address, 0, bytes, stream);
     if (result != CUDA_SUCCESS) return result;
@@ -72,7 +72,7 @@ class ChannelWire final : public ManagedMemory::Wire {
       Context& context = context_for(piece.context);
       const ContextScope scope(&context);
       CUstream stream = nullptr;
-      CUresult result = lane_.stream_in(context, Lane::Use::kWork, &stream);
+      CUresult result = streams_.in(context, &stream);
       const CallTarget target = CallTarget::of_current();
       for (const auto& [address, bytes] : piece.parts) {
         if (result != CUDA_SUCCESS) break;
@@ -99,7 +99,7 @@ class ChannelWire final : public ManagedMemory::Wire {
   }
 
   Session& session_;
-  Lane lane_;
+  OwnStreams streams_;
 };
 
 bool is_managed(const Endpoint& end) {
@@ -225,7 +225,7 @@ void serve_faults(Session& session) {
   }
 }
 
-void start(Session& session, Context& context) {
+void start(Session& session) {
   ManagedState& state = *session.managed_state;
   state.faults.start();
   if (!session.managed.has_wire()) {
@@ -236,7 +236,7 @@ void start(Session& session, Context& context) {
     ManagedMemory::AskShow ask_show;
     if (by_messages) ask_show = [&state] { state.user_faults.wake(); };
     session.managed.set_wire(
-        std::make_unique<ChannelWire>(session, context),
+        std::make_unique<ChannelWire>(session),
         by_messages ? access_by_messages(state.user_faults) : access_by_protection(), way.is_eager,
         [&state](uint64_t address) { state.faults.post_ahead(address); }, std::move(ask_show));
     if (by_messages) {  // a thread that lives as long as the process
@@ -266,7 +266,7 @@ CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attac
   Session& session = *context.session;
   const uint64_t chunk_bytes = Arenas::chunk_bytes(bytes);
   if (chunk_bytes == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  start(session, context);
+  start(session);
   const uint64_t pages = whole_pages(bytes);
   auto taken = session.managed_state->arenas.take(context.device, pages);
   if (!taken) {
@@ -322,7 +322,7 @@ void free_managed_of(Context& context) {
 
 CUresult add_managed_variable(Session& session, const char* function,
                               const ManagedVariables::Variable& variable) {
-  start(session, *variable.context);
+  start(session);
   const CUresult result = session.managed_state->variables.add(variable);
   if (result != CUDA_SUCCESS) {
     log::warn(

@@ -6,7 +6,7 @@
 #include "client/image/twins.h"
 #include "client/manual/common.h"
 #include "client/process/process.h"
-#include "client/transfer/held_work.h"
+#include "client/servers/held_work.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {

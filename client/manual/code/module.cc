@@ -3,7 +3,7 @@
 
 #include "client/image/load.h"
 #include "client/manual/common.h"
-#include "client/transfer/held_work.h"
+#include "client/servers/held_work.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {

@@ -6,7 +6,7 @@
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/managed.h"
-#include "client/transfer/server_copy.h"
+#include "client/servers/server_copy.h"
 
 namespace fargpu::client {
 

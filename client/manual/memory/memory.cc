@@ -7,7 +7,7 @@
 #include "client/process/process.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
-#include "client/transfer/held_work.h"
+#include "client/servers/held_work.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {

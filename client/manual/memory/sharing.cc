@@ -9,7 +9,7 @@
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
-#include "client/transfer/held_work.h"
+#include "client/servers/held_work.h"
 #include "common/base/log.h"
 #include "generated/client/wire/internal.h"
 

@@ -4,7 +4,7 @@
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
-#include "client/transfer/held_work.h"
+#include "client/servers/held_work.h"
 
 namespace fargpu::client {
 namespace {

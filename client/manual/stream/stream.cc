@@ -5,7 +5,7 @@
 #include "client/manual/green_context.h"
 #include "client/manual/stream/stream_priority.h"
 #include "client/manual/stream/stream_wait.h"
-#include "client/transfer/held_streams.h"
+#include "client/servers/held_streams.h"
 #include "client/transfer/host_functions.h"
 #include "schema/support/cuda_rules.h"
 

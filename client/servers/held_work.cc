@@ -1,4 +1,4 @@
-#include "client/transfer/held_work.h"
+#include "client/servers/held_work.h"
 
 #include <algorithm>
 #include <condition_variable>

@@ -1,11 +1,10 @@
-#include "client/transfer/held_streams.h"
+#include "client/servers/held_streams.h"
 
 #include <atomic>
 #include <map>
 #include <system_error>
 
 #include "client/entry/call_target.h"
-#include "client/entry/new_stream.h"
 #include "client/process/process.h"
 #include "common/host/thread.h"
 
@@ -38,35 +37,11 @@ void keep(Context& context, CUresult error) {
 
 Lane::Lane(Context& context) : context_(context), epoch_(context.epoch.load()) {}
 
-CUresult Lane::stream_in(Context& context, Use use, CUstream* stream) {
-  std::lock_guard lock(mutex_);
-  // In this order: a stream that is made while the context ends is of an epoch that is over.
-  const uint32_t epoch = context.epoch.load();
-  if (!context.usable()) return CUDA_ERROR_INVALID_CONTEXT;
-  std::erase_if(helpers_, [&](const Helper& helper) {
-    return helper.context == &context && helper.epoch != epoch;
-  });
-  for (const Helper& helper : helpers_) {
-    if (helper.context != &context || helper.use != use) continue;
-    *stream = helper.stream;
-    return CUDA_SUCCESS;
-  }
-  const ContextScope scope(&context);
-  const CUresult result =
-      make_stream(*context.session, context, {.flags = CU_STREAM_NON_BLOCKING}, stream, [&] {
-        return call_cuStreamCreate(*context.session, context.wire_id, stream,
-                                   CU_STREAM_NON_BLOCKING);
-      });
-  if (result == CUDA_SUCCESS) helpers_.push_back({&context, epoch, use, *stream});
-  return result;
-}
-
 CUresult Lane::make_word() {
   if (word_ != 0) return CUDA_SUCCESS;
   Session& session = *context_.session;
   CUstream own = nullptr;
-  if (const CUresult result = stream_in(context_, Use::kWork, &own); result != CUDA_SUCCESS)
-    return result;
+  if (const CUresult result = work_.in(context_, &own); result != CUDA_SUCCESS) return result;
   CUdeviceptr word = 0;
   CUresult result = call_cuMemAlloc_v2(session, context_.wire_id, &word, sizeof(uint32_t));
   if (result != CUDA_SUCCESS) return result;
@@ -254,8 +229,7 @@ CUresult wait_for_other_server(CUstream stream, CUevent event) {
   const auto set = [&](Lane& lane) -> CUresult {
     Session& session = *other.session;
     CUstream ours = nullptr;
-    if (const CUresult result = lane.stream_in(other, Lane::Use::kWaits, &ours);
-        result != CUDA_SUCCESS)
+    if (const CUresult result = lane.waits().in(other, &ours); result != CUDA_SUCCESS)
       return result;
     {
       const ContextScope scope(&other);

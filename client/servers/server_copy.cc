@@ -1,4 +1,4 @@
-#include "client/transfer/server_copy.h"
+#include "client/servers/server_copy.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -11,8 +11,9 @@
 
 #include "client/entry/call_target.h"
 #include "client/process/process.h"
+#include "client/servers/held_streams.h"
 #include "client/transfer/copy.h"
-#include "client/transfer/held_streams.h"
+#include "client/servers/held_streams.h"
 #include "common/host/thread.h"
 
 namespace fargpu::client {
@@ -180,9 +181,8 @@ struct Copy {
 CUresult transfer(Lane& lane, const Copy& copy) {
   return without_exception([&]() -> CUresult {
     End to{copy.dst_context, nullptr}, from{copy.src_context, nullptr};
-    CUresult result = lane.stream_in(*to.context, Lane::Use::kWork, &to.stream);
-    if (result == CUDA_SUCCESS)
-      result = lane.stream_in(*from.context, Lane::Use::kWork, &from.stream);
+    CUresult result = lane.work().in(*to.context, &to.stream);
+    if (result == CUDA_SUCCESS) result = lane.work().in(*from.context, &from.stream);
     if (result != CUDA_SUCCESS) return result;
     const uint64_t limit = std::clamp(copy.shape.bytes() / 8, kLeastPiece, kMostPiece);
     std::vector<Piece> pieces;

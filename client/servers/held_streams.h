@@ -19,7 +19,8 @@
 #include <mutex>
 #include <vector>
 
-#include "client/transfer/held_work.h"
+#include "client/entry/own_streams.h"
+#include "client/servers/held_work.h"
 
 namespace fargpu::client {
 
@@ -30,13 +31,10 @@ class Lane {
  public:
   explicit Lane(Context& context);
   Context& context() const { return context_; }
-  // For what a stream of ours is: work of the lane's thread, one after the other; or waits of the
-  // application's calls, which may be far ahead of that.
-  enum class Use : uint8_t { kWork, kWaits };
-  // A stream of ours in a context of any server, which waits for no default stream; made at first
-  // use. Two calls with the same context and use give the same stream. CUDA_ERROR_INVALID_CONTEXT:
-  // the context has ended or was reset.
-  CUresult stream_in(Context& context, Use use, CUstream* stream);
+  // Of the work of the lane's thread, one after the other.
+  OwnStreams& work() { return work_; }
+  // Of waits of the application's calls, which may be far ahead of that.
+  OwnStreams& waits() { return waits_; }
 
  private:
   friend class HeldStreams;
@@ -44,12 +42,6 @@ class Lane {
     std::unique_ptr<HeldWork> under_way;  // ends last
     std::function<CUresult()> work;
     uint32_t count = 0;  // what opens the gate
-  };
-  struct Helper {
-    Context* context;
-    uint32_t epoch;  // of the context when it was made
-    Use use;
-    CUstream stream;
   };
   CUresult make_word();
   void open(uint32_t count);
@@ -60,8 +52,8 @@ class Lane {
   CUdeviceptr word_ = 0;
   CUstream own_ = nullptr;  // made with the word, so that a gate can always be opened
   uint32_t count_ = 0;      // of gates; guarded by order_
-  std::mutex mutex_;        // the rest
-  std::vector<Helper> helpers_;
+  OwnStreams work_, waits_;
+  std::mutex mutex_;  // the rest
   std::deque<Task> tasks_;
   bool running_ = false;
   size_t users_ = 0;  // guarded by the table's mutex (held_streams.cc)
