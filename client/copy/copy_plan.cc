@@ -9,18 +9,22 @@ using End = copy::Completion::Kind;
 
 bool is_pinned(const CopyFacts& copy) { return copy.host == HostMemory::kPinned; }
 
+bool is_large(const CopyFacts& copy) { return copy.bytes > copy::kTakenInCall; }
+
 // Whether the source may change before the stream reaches the copy, and the copy has to see that.
+// A driver waits for the stream before a large synchronous copy reads pageable memory.
 bool may_change(const CopyFacts& copy, Observers::Set observers) {
-  return copy.to_device && !copy.takes_now && copy.host != HostMemory::kPageable &&
-         ((observers & kWritesSources) != 0 || copy.overwritten);
+  if (!copy.to_device || copy.takes_now) return false;
+  if (copy.host == HostMemory::kPageable)
+    return copy.waits && !copy.own_work && is_large(copy) && (observers & kWritesPageable) != 0;
+  return (observers & kWritesSources) != 0 || copy.overwritten ||
+         (copy.registered && (observers & Observers::kOtherProcesses) != 0);
 }
 
 // In frames large bytes would hold up the call, and calls of all other threads.
 bool passes_calls(const CopyFacts& copy, const CopyMeans& means) {
   return means.bulk_channel && copy.bytes >= copy::kBulkFrom;
 }
-
-bool is_large(const CopyFacts& copy) { return copy.bytes > copy::kTakenInCall; }
 
 CopyRoute route_of(const CopyFacts& copy, Observers::Set observers, const CopyMeans& means) {
   if (is_pinned(copy)) {

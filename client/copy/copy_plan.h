@@ -41,6 +41,7 @@ struct CopyFacts {
   bool shared = false;     // the worker has the host end at the same addresses, in a driver's shape
   bool mirrored = false;   // it has a mirror at the same addresses, in a driver's shape
   bool reachable = false;  // device code can reach its bytes (Pages::touches)
+  bool registered = false;   // the application's own mapping, which other processes may have, too
   bool overwritten = false;  // a delivery under way will still write to it
 };
 
@@ -88,6 +89,9 @@ inline constexpr Observers::Set kToldOfReturns = Observers::kHeldStreams | Obser
 inline constexpr Observers::Set kWritesSources = Observers::kHostFunctions |
                                                  Observers::kValueWaits | Observers::kSharedMemory |
                                                  Observers::kMirrors;
+// The same of pageable memory.
+inline constexpr Observers::Set kWritesPageable =
+    Observers::kHostFunctions | Observers::kValueWaits;
 // Memory that a wait for a stream makes equal on both ends. A signal's handler may read it, on any
 // thread. So no wait is answered here while there is some.
 inline constexpr Observers::Set kEqualAfterWaits = Observers::kMirrors | Observers::kManagedMemory;

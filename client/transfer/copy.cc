@@ -30,6 +30,7 @@ void find_facts(Transfer& transfer) {
     const auto fits_both = [&](const auto& fits) {
       return fits(host) && (device == nullptr || fits(*device));
     };
+    facts.registered = region.kind == MemoryKind::kRegistered;
     const bool has_mirrors = session.observers.any(Observers::kMirrors);
     if (region.shared_at != 0) {
       facts.shared =
@@ -41,7 +42,7 @@ void find_facts(Transfer& transfer) {
                          return rows_per_slice(transfer.shape, rows) != 0;
                        });
     }
-    facts.reachable = has_mirrors && !transfer.to_device &&
+    facts.reachable = has_mirrors && !facts.to_device && !facts.waits &&
                       session.pages.touches(host.address, span_of(transfer.shape, host));
     means.gates = !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
     means.bulk_channel = session.channel().has_bulk_connection();

@@ -51,8 +51,9 @@ CUresult send_following(const Transfer& transfer, const copy::Piece& piece,
   return result;
 }
 
-// fgFetched over the bulk connection.
-void send_beside(Session& session, uint64_t id, uint64_t offset, std::span<const std::byte> bytes) {
+// fgFetched over the bulk channel.
+void send_on_bulk_channel(Session& session, uint64_t id, uint64_t offset,
+                          std::span<const std::byte> bytes) {
   wire::FixedMessage<schema::FgFetchedParams> message;
   auto params = message.root();
   params.setId(id);
@@ -67,7 +68,8 @@ void send_fetched(Session& session, uint64_t id, uint64_t offset,
   // What host functions and device code wrote before the worker asked is seen.
   session.channel().see_sent();
   (void)after_synchronisation(session);
-  if (session.channel().has_bulk_connection()) return send_beside(session, id, offset, bytes);
+  if (session.channel().has_bulk_connection())
+    return send_on_bulk_channel(session, id, offset, bytes);
   const std::byte none{};
   wire::fgFetched(session, 0, id, offset, bytes.empty() ? &none : bytes.data(), bytes.size());
   (void)session.channel().flush();

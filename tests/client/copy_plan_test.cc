@@ -30,16 +30,18 @@ struct Case {
 };
 
 using Predicate = bool (*)(const Case&);
+bool is_pinned(const Case& c) { return c.copy.host == HostMemory::kPinned; }
+bool is_pageable(const Case& c) { return c.copy.host == HostMemory::kPageable; }
 bool is_written(const Case& c) {
+  if (is_pageable(c)) return c.sees(Observers::kHostFunctions | Observers::kValueWaits);
   return c.sees(Observers::kHostFunctions | Observers::kValueWaits | Observers::kSharedMemory |
                 Observers::kMirrors) ||
-         c.copy.overwritten;
+         c.copy.overwritten || (c.copy.registered && c.sees(Observers::kOtherProcesses));
 }
 bool is_told(const Case& c) {
   return c.sees(Observers::kHeldStreams | Observers::kCopies | Observers::kValueWaits |
                 Observers::kSharedMemory | Observers::kMirrors | Observers::kOtherProcesses);
 }
-bool is_pinned(const Case& c) { return c.copy.host == HostMemory::kPinned; }
 
 // The words of a condition. All words of a line must hold; "!" in front of one: must not.
 const std::map<std::string, Predicate> kWords = {
@@ -53,7 +55,7 @@ const std::map<std::string, Predicate> kWords = {
     // Host memory. "known": all or the first of it is pinned or registered.
     {"pinned", is_pinned},
     {"known", [](const Case& c) { return c.copy.host != HostMemory::kPageable; }},
-    {"pageable", [](const Case& c) { return c.copy.host == HostMemory::kPageable; }},
+    {"pageable", is_pageable},
     {"shared", [](const Case& c) { return is_pinned(c) && c.copy.shared; }},
     {"mirrored", [](const Case& c) { return is_pinned(c) && c.copy.mirrored; }},
     {"reachable", [](const Case& c) { return c.copy.reachable; }},
@@ -109,7 +111,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 // Calls visit(case) for every combination that can be.
 template <typename Visit>
 void for_each_case(Visit&& visit) {
-  constexpr uint64_t kSizes[] = {64u << 10, (64u << 10) + 1, (1u << 20) - 1, 1u << 20};
+  constexpr uint64_t kSizes[] = {64u << 10, (64u << 10) + 1, 1u << 20};
   struct Call {
     bool to_device, waits, own_work, takes_now;
   };
@@ -118,13 +120,16 @@ void for_each_case(Visit&& visit) {
                              {true, false, false, true},   {true, true, true, false}};
   struct Memory {
     HostMemory host;
-    bool shared, mirrored, reachable;
+    bool shared, mirrored, reachable, registered = false;
   };
-  constexpr Memory kMemories[] = {
-      {HostMemory::kPageable, false, false, false}, {HostMemory::kCutOff, false, false, false},
-      {HostMemory::kCutOff, false, true, true},     {HostMemory::kPinned, false, false, false},
-      {HostMemory::kPinned, true, false, false},    {HostMemory::kPinned, false, true, true},
-      {HostMemory::kPinned, false, false, true}};
+  constexpr Memory kMemories[] = {{HostMemory::kPageable, false, false, false},
+                                  {HostMemory::kCutOff, false, false, false},
+                                  {HostMemory::kCutOff, false, true, true},
+                                  {HostMemory::kPinned, false, false, false},
+                                  {HostMemory::kPinned, true, false, false},
+                                  {HostMemory::kPinned, false, true, true},
+                                  {HostMemory::kPinned, false, false, true},
+                                  {HostMemory::kPinned, false, false, false, true}};
   constexpr Observers::Set kObservers[] = {
       Observers::kHostFunctions | Observers::kHeldStreams,
       Observers::kHeldStreams,
@@ -132,7 +137,6 @@ void for_each_case(Visit&& visit) {
       Observers::kSharedMemory,
       Observers::kMirrors,
       Observers::kTouchedMemory,
-      Observers::kManagedMemory,
       1 << 8,
       Observers::kValueWaits & ~Observers::Set{1 << 8},  // coming
       1 << 9};
@@ -157,7 +161,8 @@ void for_each_case(Visit&& visit) {
                     .host = memory.host,
                     .shared = memory.shared,
                     .mirrored = memory.mirrored,
-                    .reachable = memory.reachable},
+                    .reachable = memory.reachable,
+                    .registered = memory.registered},
                    0,
                    {},
                    {}};
@@ -304,6 +309,7 @@ TEST(CopyPlan, WhatHappensToTheHostEndBefore) {
           {"known touched to !now written staged", true, true},
           {"known touched to !now written frames", true, true},
           {"known touched", false, true},
+          {"pageable large sync to !own written", true, false},
           {"known to !now written remote", true, false},
           {"known to !now written staged", true, false},
           {"known to !now written frames", true, false},

@@ -242,6 +242,7 @@ CUresult manual_cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) 
   return at_its_server("cuIpcOpenEventHandle", [&](Session& session, uint16_t context) {
     const CUresult result = call_fgIpcOpenEvent(session, context, &handle, phEvent);
     if (result != CUDA_SUCCESS) return result;
+    session.observers.add(Observers::kOtherProcesses);
     if (Event* const event = find_event(session, *phEvent)) {
       event->interprocess = true;
       event->recorded = true;  // perhaps, by others
@@ -254,6 +255,7 @@ CUresult manual_cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of(event);
   const CUresult result = call_cuIpcGetEventHandle(target.session, target.context, pHandle, event);
+  if (result == CUDA_SUCCESS) target.session.observers.add(Observers::kOtherProcesses);
   if (result == CUDA_ERROR_INVALID_HANDLE && find_event(target.session, event) != nullptr)
     *pHandle = {};  // as natively of an event that is not for several processes
   return result;
