@@ -34,7 +34,7 @@ class Observers {
     kManagedMemory = 1 << 7,
     // A wait for a value in memory was put into a stream, ever, or is being put there.
     kValueWaits = 1 << 8 | Set{0xffff} << 16,
-    // Memory was given to other processes or is theirs, ever, or is being given.
+    // Memory or an event was given to other processes or is theirs, ever, or is being given.
     kOtherProcesses = 1 << 9 | Set{0xffff} << 32,
   };
 
