@@ -64,8 +64,8 @@ enum class CopyReturn : uint8_t {
 
 struct CopyPlan {
   CopyRoute route = CopyRoute::kFrames;
-  // Mapped memory at the host end whose pages come on access stays accessible from now on: the route
-  // uses it by its own address, perhaps when the call has returned.
+  // Mapped memory at the host end whose pages come on access stays accessible from now on:
+  // the route uses it by its own address, perhaps when the call has returned.
   bool opens = false;
   // The call waits for the stream before it reads the source. What is observed then counts.
   bool awaits_source = false;

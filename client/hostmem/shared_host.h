@@ -22,8 +22,8 @@ namespace fargpu::client {
 
 class SharedHost {
  public:
-  // `functions`: what may hold streams that a driver waits for when memory is freed. `observers`: of
-  // kSharedMemory this is the owner.
+  // `functions`: what may hold streams that a driver waits for when memory is freed. `observers`:
+  // of kSharedMemory this is the owner.
   SharedHost(Link& link, HostCalls& functions, Observers& observers)
       : link_(link), functions_(functions), observers_(observers) {}
 

@@ -2,8 +2,8 @@
 
 #include "client/object/context.h"
 #include "client/object/context_storage.h"
-#include "client/transfer/coherence.h"
 #include "client/servers/held_work.h"
+#include "client/transfer/coherence.h"
 #include "client/transfer/managed.h"
 #include "client/transfer/pinned_memory.h"
 #include "generated/client/object_ends.h"

@@ -13,7 +13,6 @@
 #include "client/process/process.h"
 #include "client/servers/held_streams.h"
 #include "client/transfer/copy.h"
-#include "client/servers/held_streams.h"
 #include "common/host/thread.h"
 
 namespace fargpu::client {

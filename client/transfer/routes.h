@@ -85,8 +85,8 @@ CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece);
 bool find_registered(Transfer& transfer);
 // Whether the context has a staging ring; then it is transfer.ring.
 bool find_ring(Transfer& transfer);
-// Where the plan says so, before the source is read here. Afterwards the plan is by what may observe
-// the copy then.
+// Where the plan says so, before the source is read here. Afterwards the plan is by what may
+// observe the copy then.
 CUresult await_source(Transfer& transfer);
 
 // The end of a copy to the device whose bytes the call takes: what the call waits for, by the plan.

@@ -1,5 +1,5 @@
-// BulkDeliveries: bytes of copies to the host that travel over the session's bulk channel, so that no
-// call waits behind them. A thread sends them, in order, while the executor goes on.
+// BulkDeliveries: bytes of copies to the host that travel over the session's bulk channel, so that
+// no call waits behind them. A thread sends them, in order, while the executor goes on.
 //
 // The bytes stay where they are until they have been sent. Functions are for the executor's thread.
 #pragma once

@@ -45,7 +45,7 @@ bool is_told(const Case& c) {
 
 // The words of a condition. All words of a line must hold; "!" in front of one: must not.
 const std::map<std::string, Predicate> kWords = {
-    // Direction and call. "now": the source's bytes are taken in the call. "own": fargpu's own copy.
+    // Direction and call. "now": the call takes the source's bytes. "own": fargpu's own copy.
     {"to", [](const Case& c) { return c.copy.to_device; }},
     {"from", [](const Case& c) { return !c.copy.to_device; }},
     {"sync", [](const Case& c) { return c.copy.waits; }},

@@ -1,6 +1,6 @@
-// Asynchronous copies whose rows are a little longer than half of a piece: a piece has one row, so a
-// copy takes more places in a driver's queue than its bytes alone say. Many of them behind a kernel
-// do not fill the queue.
+// Asynchronous copies whose rows are a little longer than half of a piece: a piece has one row, so
+// a copy takes more places in a driver's queue than its bytes alone say. Many of them behind a
+// kernel do not fill the queue.
 #include <vector>
 
 #include "tests/orderings/check.h"

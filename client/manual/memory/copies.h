@@ -3,10 +3,10 @@
 #pragma once
 
 #include "client/manual/common.h"
+#include "client/servers/server_copy.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/managed.h"
-#include "client/servers/server_copy.h"
 
 namespace fargpu::client {
 

@@ -5,9 +5,9 @@
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
+#include "client/servers/held_work.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
-#include "client/servers/held_work.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {
