@@ -20,7 +20,7 @@
 //
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
 // pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
-// is held across the wait of a pull, except the one that admits a single puller. No lock is held
+// is held across the wait of a pull, except the lock that admits a single puller. No lock is held
 // while memory of a gate is touched by its own address.
 #pragma once
 
@@ -57,10 +57,9 @@ class Pages {
   using Clock = std::chrono::steady_clock;
 
   // The system may read files into memory behind the application's mapping (O_DIRECT). For
-  // `longest_read` at least, what was closed meanwhile is compared, too.
-  // `piece_bytes`: the most that travels in one message. `faults`: woken when look() is to be
-  // called.
-  // `observers`: of kMirrors this is the owner.
+  // `longest_read` at least, blocks that were closed meanwhile are compared, too. `piece_bytes`:
+  // the most that travels in one message. `faults`: woken when look() is to be called.
+  // `observers`: Pages owns kMirrors of it.
   Pages(Link& link, Observers& observers, uint64_t piece_bytes, UserFaults& faults,
         Clock::duration longest_read = std::chrono::seconds(1))
       : link_(link),

@@ -22,8 +22,8 @@ namespace fargpu::client {
 
 class SharedHost {
  public:
-  // `functions`: what may hold streams that a driver waits for when memory is freed. `observers`:
-  // of kSharedMemory this is the owner.
+  // `functions`: calls that may block streams for which a driver waits when memory is freed.
+  // `observers`: SharedHost owns kSharedMemory of it.
   SharedHost(Link& link, HostCalls& functions, Observers& observers)
       : link_(link), functions_(functions), observers_(observers) {}
 

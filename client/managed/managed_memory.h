@@ -11,8 +11,8 @@
 // pages of one allocation, and grow with it, so that the system's limit of mappings is kept.
 //
 // Any thread. touch() may be called in a signal handler, on a thread that was not in this class.
-// The lock is held while give() sends, so that work of another thread is not submitted before what
-// it needs; it is not held while bring() waits. any_here() is a relaxed load.
+// The lock is held while give() sends, so that work of another thread is not submitted before its
+// data; it is not held while bring() waits. any_here() is a relaxed load.
 #pragma once
 
 #include <cuda.h>
@@ -39,7 +39,7 @@ struct Context;
 
 class ManagedMemory {
  public:
-  // `observers`: of kManagedMemory this is the owner.
+  // `observers`: ManagedMemory owns kManagedMemory of it.
   explicit ManagedMemory(Observers& observers) : observers_(observers) {}
   static constexpr uint64_t kPage = 4096;
 

@@ -88,7 +88,7 @@ class Session final : public Link, public rpc::NoticeSink {
   AddressMap& host_memory;
   AddressMap& reservations;
   Output& output;
-  Observers observers;  // of what follows
+  Observers observers;  // of the members below
   TouchedHost touched_host{observers};
   Pages pages;
   HiddenMemory hidden_memory;
@@ -100,7 +100,7 @@ class Session final : public Link, public rpc::NoticeSink {
   StagingRings staging_rings{*this, host_calls, remote_host};
   SessionStreamWords stream_words{*this, host_calls};
   ImageUploads image_uploads;
-  HostTurns host_turns;  // outlives the functions of what follows
+  HostTurns host_turns;  // outlives the functions of the members below
   HostCalls host_calls{observers};
   OrderedCopies ordered_copies{host_calls, observers};
   ValueWaits value_waits;

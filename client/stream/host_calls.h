@@ -39,7 +39,7 @@ struct HostFunction {
 
 class HostCalls {
  public:
-  // `observers`: of kHostFunctions and kHeldStreams this is the owner.
+  // `observers`: HostCalls owns kHostFunctions and kHeldStreams of it.
   explicit HostCalls(Observers& observers) : observers_(observers) {}
   // The key of a device here; 0: unknown, or any device.
   static uint16_t device_key(int ordinal) { return static_cast<uint16_t>(ordinal + 1); }

@@ -20,7 +20,8 @@ namespace fargpu::server {
 
 class BulkDeliveries {
  public:
-  // The connection outlives this; nobody else sends there. The first delivery starts the thread.
+  // The connection outlives this; no other thread sends there. The first delivery starts the
+  // thread.
   explicit BulkDeliveries(transport::Transport& connection) : connection_(connection) {}
   ~BulkDeliveries();  // the connection has been closed
   BulkDeliveries(const BulkDeliveries&) = delete;

@@ -98,8 +98,8 @@ class StagingRegistration {
 class StagingPool {
  public:
   static constexpr size_t kSmallest = 4096;
-  // From here on a block is pinned whatever it is for: CUDA takes the bytes of pageable copies at
-  // once up to 64 KiB only.
+  // From this size on every block is pinned: CUDA takes the bytes of pageable copies at once up to
+  // 64 KiB only.
   static constexpr size_t kPinnedFrom = copy::kTakenInCall;
   // Free memory that is kept for reuse.
   static constexpr size_t kKeepBytes = 256u << 20;
