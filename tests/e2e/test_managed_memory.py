@@ -36,7 +36,7 @@ class ManagedMemory(unittest.TestCase):
     def setUp(self):
         self.daemon = testing.Daemon().__enter__()
         self.addCleanup(self.daemon.__exit__, None, None, None)
-        self.is_served = "also by system calls" in managed_line(self.daemon, "touched")
+        self.is_served = "also for system calls" in managed_line(self.daemon, "touched")
 
     def modes(self):
         return ("userfaultfd", "signal") if self.is_served else ("signal",)
@@ -74,7 +74,7 @@ class ManagedMemory(unittest.TestCase):
     def test_which_way(self):
         for mode, words in (
             ("signal", "(FARGPU_MANAGED=signal)"),
-            ("eager", "with every synchronisation (FARGPU_MANAGED=eager)"),
+            ("eager", "eager: fetched at every synchronisation (FARGPU_MANAGED=eager)"),
         ):
             self.assertIn(words, managed_line(self.daemon, mode))
         if self.is_served:
@@ -101,7 +101,7 @@ class ManagedMemory(unittest.TestCase):
             managed_line(self.daemon, "userfaultfd", **user),
             "^FAIL +managed +FARGPU_MANAGED=userfaultfd: .*userfaultfd",
         )
-        self.assertIn("not by system calls", managed_line(self.daemon, "touched", **user))
+        self.assertIn("not for system calls", managed_line(self.daemon, "touched", **user))
         done = testing.run(
             [testing.BUILD.fargpu, "run", "--server", self.daemon.server, "--"]
             + [testing.BUILD.program("managed_memory_ends"), "blocked"],
