@@ -169,7 +169,7 @@ void load_vector(Exec& x, const Instr& in) {
   // belong together.
   alignas(64) R t[8][kLanes];
   const OperandRef* registers = operand_list(x, in);
-  alignas(Whole) M value[8];
+  alignas(Whole) M value[8] = {};
   for (uint32_t l = 0; l < kLanes; ++l) {
     move_whole(reinterpret_cast<uint8_t*>(value), place[l], sizeof(M) * in.count);
     for (uint32_t e = 0; e < in.count; ++e) t[e][l] = static_cast<R>(value[e]);
@@ -184,7 +184,7 @@ void store_vector(Exec& x, const Instr& in) {
   const OperandRef* registers = operand_list(x, in);
   const R* s[8];
   for (uint32_t e = 0; e < in.count; ++e) s[e] = x.at<R>(registers[e]);
-  alignas(Whole) M value[8];
+  alignas(Whole) M value[8] = {};
   for (uint32_t l = 0; l < kLanes; ++l) {
     for (uint32_t e = 0; e < in.count; ++e) value[e] = static_cast<M>(s[e][l]);
     move_whole(place[l], reinterpret_cast<const uint8_t*>(value), sizeof(M) * in.count);
