@@ -116,6 +116,10 @@ inline void move_whole(uint8_t* to, const uint8_t* from, unsigned bytes) {
   }
 }
 
+// Elements of a buffer for one lane's vector (of up to 8), in whole moves.
+template <typename M>
+constexpr size_t kVectorRoom = sizeof(M) * 8 < sizeof(Whole) ? sizeof(Whole) / sizeof(M) : 8;
+
 // A value at `place`.
 template <typename M>
 inline M load_one(const uint8_t* place) {
@@ -169,7 +173,7 @@ void load_vector(Exec& x, const Instr& in) {
   // belong together.
   alignas(64) R t[8][kLanes];
   const OperandRef* registers = operand_list(x, in);
-  alignas(Whole) M value[8] = {};
+  alignas(Whole) M value[kVectorRoom<M>] = {};
   for (uint32_t l = 0; l < kLanes; ++l) {
     move_whole(reinterpret_cast<uint8_t*>(value), place[l], sizeof(M) * in.count);
     for (uint32_t e = 0; e < in.count; ++e) t[e][l] = static_cast<R>(value[e]);
@@ -184,7 +188,7 @@ void store_vector(Exec& x, const Instr& in) {
   const OperandRef* registers = operand_list(x, in);
   const R* s[8];
   for (uint32_t e = 0; e < in.count; ++e) s[e] = x.at<R>(registers[e]);
-  alignas(Whole) M value[8] = {};
+  alignas(Whole) M value[kVectorRoom<M>] = {};
   for (uint32_t l = 0; l < kLanes; ++l) {
     for (uint32_t e = 0; e < in.count; ++e) value[e] = static_cast<M>(s[e][l]);
     move_whole(place[l], reinterpret_cast<const uint8_t*>(value), sizeof(M) * in.count);
