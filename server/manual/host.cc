@@ -97,8 +97,8 @@ Status manual_fgHostMap(Worker& worker, const Request& request) {
     if (pages.is_leaving(given.address, given.bytes))
       return answer(worker, request, CUDA_ERROR_NOT_READY);
     CUdeviceptr device_pointer = 0;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        pages.map(given.address, given.bytes, request.header.context, &device_pointer));
+    FARGPU_ANSWER_UNLESS_SUCCESS(pages.map(given.address, given.bytes, request.header.context,
+                                           given.flags, &device_pointer));
     rpc::Responder::Frame frame(worker.responder(), request.header,
                                 schema::fixed_bytes<schema::FgHostMapResults>());
     frame.init<schema::FgHostMapResults>().setDevicePointer(device_pointer);

@@ -115,7 +115,9 @@ void HostPages::give_back_pages(uint64_t address, uint64_t bytes) {
   });
 }
 
-CUresult HostPages::enroll(uint64_t address, uint64_t bytes, CUdeviceptr* device_pointer) {
+CUresult HostPages::enroll(uint64_t address, uint64_t bytes, unsigned flags,
+                           CUdeviceptr* device_pointer) {
+  constexpr unsigned kReadOnly = CU_MEMHOSTREGISTER_READ_ONLY;
   CUresult result = CUDA_SUCCESS;
   (void)each_block(address, bytes, [&](Blocks::iterator entry) {
     auto& [at, block] = *entry;
@@ -126,8 +128,11 @@ CUresult HostPages::enroll(uint64_t address, uint64_t bytes, CUdeviceptr* device
   });
   void* const memory = pointer(address);
   if (result == CUDA_SUCCESS) {
-    result = driver_.cuMemHostRegister_v2(
-        memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    result = driver_.cuMemHostRegister_v2(memory, bytes, kFlags | (flags & kReadOnly));
+    // The application may have registered it on another server's GPU, which can.
+    if (result == CUDA_ERROR_NOT_SUPPORTED && (flags & kReadOnly) != 0)
+      result = driver_.cuMemHostRegister_v2(memory, bytes, kFlags);
     if (result == CUDA_SUCCESS) {
       result = driver_.cuMemHostGetDevicePointer_v2(device_pointer, memory, 0);
       if (result != CUDA_SUCCESS) (void)withdraw(address);
@@ -182,7 +187,7 @@ CUresult HostPages::reserve(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context,
+CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
                         CUdeviceptr* device_pointer) {
   if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr ||
       driver_.cuMemHostUnregister == nullptr) {
@@ -205,7 +210,7 @@ CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context,
   if (result == CUDA_SUCCESS) {
     try {
       pages::Agreement agreement(address, bytes);
-      result = enroll(address, bytes, device_pointer);
+      result = enroll(address, bytes, flags, device_pointer);
       if (result == CUDA_SUCCESS) region.agreement = std::move(agreement);
     } catch (const std::bad_alloc&) {
       result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -44,8 +44,10 @@ class HostPages {
   CUresult reserve(uint64_t address, uint64_t bytes);
   // The region, reserved or new, gets memory that device code may use: zeros. As reserve(), and
   // CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise the driver's error. `context` is current;
-  // the memory goes with it.
-  CUresult map(uint64_t address, uint64_t bytes, uint16_t context, CUdeviceptr* device_pointer);
+  // the memory goes with it. `flags`: of cuMemHostRegister; of them CU_MEMHOSTREGISTER_READ_ONLY
+  // counts, where the driver knows it.
+  CUresult map(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
+               CUdeviceptr* device_pointer);
   // Ends a region of either kind, which nothing that runs may use. CUDA_ERROR_NOT_MAPPED: there is
   // none that begins there. *leaving: the registration that has to be withdrawn, if any.
   CUresult unmap(uint64_t address, std::vector<uint64_t>* leaving);
@@ -105,7 +107,7 @@ class HostPages {
   CUresult each_block(uint64_t address, uint64_t bytes, Visit&& visit);
   CUresult take_pages(uint64_t address, uint64_t bytes);
   void give_back_pages(uint64_t address, uint64_t bytes);
-  CUresult enroll(uint64_t address, uint64_t bytes, CUdeviceptr* device_pointer);
+  CUresult enroll(uint64_t address, uint64_t bytes, unsigned flags, CUdeviceptr* device_pointer);
   // The region's bytes are no longer registered. Frees pages without registered bytes.
   void drop_memory(uint64_t address, uint64_t bytes);
   Regions::iterator region_at(uint64_t address, uint64_t bytes);

@@ -22,15 +22,20 @@ std::map<void*, size_t>& registered() {
   static std::map<void*, size_t> memory;
   return memory;
 }
-bool refuse_registration;
+bool refuse_registration, knows_read_only;
+unsigned registered_flags;
 
 class HostPagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     registered().clear();
     refuse_registration = false;
-    driver_.cuMemHostRegister_v2 = [](void* memory, size_t bytes, unsigned) {
+    knows_read_only = true;
+    driver_.cuMemHostRegister_v2 = [](void* memory, size_t bytes, unsigned flags) {
       if (refuse_registration) return CUDA_ERROR_OUT_OF_MEMORY;
+      if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && !knows_read_only)
+        return CUDA_ERROR_NOT_SUPPORTED;
+      registered_flags = flags;
       return registered().emplace(memory, bytes).second ? CUDA_SUCCESS
                                                         : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     };
@@ -46,9 +51,9 @@ class HostPagesTest : public ::testing::Test {
     address_ = reinterpret_cast<uint64_t>(hole);
   }
 
-  CUresult map(uint64_t address, uint64_t bytes, uint16_t context = kContext) {
+  CUresult map(uint64_t address, uint64_t bytes, uint16_t context = kContext, unsigned flags = 0) {
     CUdeviceptr device = 0;
-    const CUresult result = pages_.map(address, bytes, context, &device);
+    const CUresult result = pages_.map(address, bytes, context, flags, &device);
     if (result == CUDA_SUCCESS) {
       EXPECT_EQ(device, address);
     }
@@ -93,6 +98,17 @@ class HostPagesTest : public ::testing::Test {
   HostPages pages_{driver_};
   uint64_t address_ = 0;
 };
+
+TEST_F(HostPagesTest, ReadOnlyIsReadOnlyForTheDeviceWhereTheDriverKnowsIt) {
+  constexpr unsigned kReadOnly = CU_MEMHOSTREGISTER_READ_ONLY;
+  ASSERT_EQ(map(address_, kPage, kContext, kReadOnly | 0x80), CUDA_SUCCESS);
+  EXPECT_EQ(registered_flags,
+            kReadOnly | CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  ASSERT_EQ(push(address_, std::byte{7}), CUDA_SUCCESS);
+  knows_read_only = false;
+  ASSERT_EQ(map(address_ + kPage, kPage, kContext, kReadOnly), CUDA_SUCCESS);
+  EXPECT_EQ(registered_flags, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+}
 
 TEST_F(HostPagesTest, BytesGoBothWays) {
   ASSERT_EQ(map(address_ + 5, 3 * kPage), CUDA_SUCCESS);
