@@ -38,6 +38,13 @@ bool is_known_host(const CopySide& side) {
   return found && found->is_host();
 }
 
+// Host memory that was registered as read-only. What a GPU does with copies to it was not seen.
+bool is_read_only(const CopySide& side) {
+  if (side.where == CopySide::Where::kArray) return false;
+  const auto found = Driver::get().allocations().find(side.base);
+  return found && found->kind == Allocation::Kind::kRegistered && found->writable == 0;
+}
+
 // One row, of which a sparse array may have only parts.
 void copy_row(const Copy& copy, uint64_t to, uint64_t from) {
   for (uint64_t done = 0; done < copy.width;) {
@@ -240,6 +247,7 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
     return result;
   if (CUresult result = check_side(copy.to, copy, &to_pageable); result != CUDA_SUCCESS)
     return result;
+  if (is_read_only(copy.to)) return CUDA_ERROR_INVALID_VALUE;
   const bool touches_host = !copy.from.on_device() || !copy.to.on_device();
   const bool from_host = from_pageable || is_known_host(copy.from);
   const bool between_host = from_host && is_known_host(copy.to);
