@@ -12,12 +12,13 @@ namespace fargpu::client {
 CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
                     const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
                     const std::function<bool()>& ended,
-                    const std::function<std::shared_ptr<PageGate>()>& gate) {
+                    const std::function<std::shared_ptr<PageGate>()>& gate, bool read_only) {
   // No pull may be under way that could bring old bytes of these addresses.
   std::lock_guard no_pull(pulling_);
   if (device_pointer(address)) return CUDA_SUCCESS;
   try {
-    Region region{.agreement = pages::Agreement(address, bytes), .context = context};
+    Region region{
+        .agreement = pages::Agreement(address, bytes), .context = context, .read_only = read_only};
     if (const CUresult result = map(&region.device_pointer); result != CUDA_SUCCESS) return result;
     region.gate = gate();
     // Under the lock: if it has not ended yet, forget_context() is still to come.
@@ -298,6 +299,7 @@ void Pages::merge_one(Region& region, pages::ByteRun run) {
 }
 
 void Pages::merge_part(Region& region, const pages::ByteRun& run) {
+  if (region.read_only) return;
   if (region.gate != nullptr)
     region.agreement.merge(run, region.gate->local());
   else

@@ -72,12 +72,14 @@ class Pages {
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
   // the mirror is made, and with which it ends. `ended`: whether that has happened meanwhile; then
   // there is no mirror, CUDA_ERROR_CONTEXT_IS_DESTROYED. `gate`: called when it is mapped, for a
-  // gate that is watched, if the region shall come when it is touched.
+  // gate that is watched, if the region shall come when it is touched. `read_only`: what device
+  // code writes is not fetched.
   CUresult add(
       uint64_t address, size_t bytes, uint16_t context,
       const std::function<CUresult(CUdeviceptr* device_pointer)>& map,
       const std::function<bool()>& ended = [] { return false; },
-      const std::function<std::shared_ptr<PageGate>()>& gate = [] { return nullptr; });
+      const std::function<std::shared_ptr<PageGate>()>& gate = [] { return nullptr; },
+      bool read_only = false);
   // To be called before the worker is asked to end the mirror. False: there is none.
   bool remove(uint64_t address);
   // The context was destroyed. Returns the addresses of the regions whose mirrors ended with it.
@@ -147,6 +149,7 @@ class Pages {
 
     pages::Agreement agreement;
     uint16_t context = 0;
+    bool read_only = false;
     CUdeviceptr device_pointer = 0;
     std::map<size_t, size_t> gone{};   // begins and ends of unmapped parts; without a gate
     std::shared_ptr<PageGate> gate{};  // the rest is for regions with one

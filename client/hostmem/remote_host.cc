@@ -67,9 +67,11 @@ std::optional<RemoteHost::RegisteredRange> RemoteHost::find(const Region& region
   }
   transport::RegistrationCache& known = cache();
   const std::span memory(reinterpret_cast<std::byte*>(region.base), region.bytes);
-  auto registration = known.get(memory, transport::RemoteAccess::kReadWrite);
+  const auto access =
+      region.read_only() ? transport::RemoteAccess::kRead : transport::RemoteAccess::kReadWrite;
+  auto registration = known.get(memory, access);
   if (registration.status().code() == StatusCode::kNoCapacity && make_room())
-    registration = known.get(memory, transport::RemoteAccess::kReadWrite);
+    registration = known.get(memory, access);
   if (!registration.ok()) {
     tell_once(registration.status().message());
     std::lock_guard lock(mutex_);

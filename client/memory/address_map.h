@@ -53,6 +53,11 @@ struct Region {
   uint64_t owner = 0;
   // kHost: where device code sees memory shared with the worker; 0: it is not
   uint64_t shared_at = 0;
+
+  // Nothing but the application writes it.
+  bool read_only() const {
+    return kind == MemoryKind::kRegistered && (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  }
 };
 
 class AddressMap {

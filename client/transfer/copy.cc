@@ -130,6 +130,9 @@ CUresult check(const Transfer& transfer) {
   return expose_operands(transfer.session, {transfer.device.rows.address});
 }
 
+// Of memory that the application has registered as read-only.
+bool may_write(const Endpoint& end) { return !end.region || !end.region->read_only(); }
+
 CUresult flush_device(const Transfer& transfer) {
   if (!is_untried(transfer.device)) [[likely]]
     return CUDA_SUCCESS;
@@ -164,6 +167,7 @@ bool is_on_host(const Session& session, const Endpoint& dst, const Endpoint& src
 CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                         const copy::Shape& shape, CUstream stream, bool wait, SourceAccess access) {
   if (shape.empty()) return CUDA_SUCCESS;
+  if (!may_write(dst)) return CUDA_ERROR_INVALID_VALUE;
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
     return copy_on_host(target, dst.rows, src.rows, shape, stream);
@@ -194,6 +198,7 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
 CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream, bool wait) {
   if (shape.empty()) return CUDA_SUCCESS;
+  if (!may_write(dst)) return CUDA_ERROR_INVALID_VALUE;
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
     return copy_on_host(target, dst.rows, src.rows, shape, stream);

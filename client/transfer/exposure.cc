@@ -8,6 +8,7 @@
 #include "client/transfer/coherence.h"
 #include "common/base/log.h"
 #include "generated/client/wire/internal.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -58,6 +59,9 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   };
   const auto gate = [&]() -> std::shared_ptr<PageGate> {
+    // The worker need not look for what device code has written.
+    if (region.read_only() && session.knows(schema::op_fgPagesOnDemand))
+      (void)wire::fgPagesOnDemand(session, context->wire_id, region.base, 1);
     auto found = session.touched_host.gate(region.base);
     if (found == nullptr || !found->watch()) return nullptr;
     if (wire::fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
@@ -67,11 +71,12 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
   };
   // NOT_READY: an earlier registration in one of these pages is still being ended.
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  CUresult result =
-      session.pages.add(region.base, region.bytes, context->wire_id, map, ended, gate);
+  CUresult result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended, gate,
+                                      region.read_only());
   while (result == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended, gate);
+    result = session.pages.add(region.base, region.bytes, context->wire_id, map, ended, gate,
+                               region.read_only());
   }
   if (result == CUDA_ERROR_ALREADY_MAPPED) {
     say_occupied(region);

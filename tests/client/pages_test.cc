@@ -52,6 +52,24 @@ TEST_F(PagesTest, ADevicesWordSurvivesAPushOfItsPage) {
   EXPECT_EQ(host_, worker_.memory());
 }
 
+TEST_F(PagesTest, WhatIsReadOnlyIsSentAndNeverWritten) {
+  ASSERT_TRUE(pages_.remove(address()));
+  ASSERT_EQ(pages_.add(
+                address(), kBytes, 1, [](CUdeviceptr*) { return CUDA_SUCCESS; },
+                [] { return false; }, [] { return nullptr; }, true),
+            CUDA_SUCCESS);
+  host_[5] = 42_b;
+  ASSERT_EQ(work(), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory()[5], 42_b);
+  worker_.memory()[6] = 7_b;
+  ASSERT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
+  EXPECT_EQ(host_[6], 0_b);
+  host_[7] = 1_b;
+  ASSERT_EQ(work(), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory()[6], 7_b);
+  EXPECT_EQ(worker_.memory()[7], 1_b);
+}
+
 TEST_F(PagesTest, NothingIsFetchedWhileNoWorkCanHaveWritten) {
   ASSERT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
   EXPECT_EQ(worker_.fetches, 0u);

@@ -37,10 +37,38 @@ void try_range(const char* what, char* memory, size_t bytes = kBytes) {
   }
 }
 
+// With CU_MEMHOSTREGISTER_READ_ONLY: device code reads it.
+void try_read_only(const char* what, char* memory, size_t bytes = kBytes) {
+  std::printf("%s, for reading\n", what);
+  for (const unsigned more : {0u, unsigned{CU_MEMHOSTREGISTER_DEVICEMAP}}) {
+    if (SHOW(cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_READ_ONLY | more)) != CUDA_SUCCESS)
+      continue;
+    CUdeviceptr device = 0, own = 0;
+    unsigned flags = 0, access = 0;
+    NEED(cuMemHostGetDevicePointer(&device, memory, 0));
+    NEED(cuMemHostGetFlags(&flags, memory));
+    VALUE(flags);
+    NEED(cuPointerGetAttribute(&access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, device));
+    VALUE(access);
+    NEED(cuMemAlloc(&own, bytes));
+    NEED(cuMemcpyDtoD(own, device, bytes));
+    NEED(cuMemcpyHtoD(own, memory, bytes));
+    char last = 1;
+    NEED(cuMemcpyDtoH(&last, own + bytes - 1, 1));
+    VALUE(last == memory[bytes - 1]);
+    NEED(cuMemFree(own));
+    SHOW(cuMemHostRegister(memory, bytes, 0));
+    NEED(cuMemHostUnregister(memory));
+  }
+}
+
 }  // namespace
 
 int main() {
   make_context();
+  int supported = -1;
+  NEED(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0));
+  VALUE(supported);
   char* memory = map();
   try_range("all there", memory);
   ::munmap(memory + kMiB, kMiB);
@@ -61,6 +89,12 @@ int main() {
   try_range("a page that is read only", memory);
   try_range("no access at all", map(PROT_NONE));
   try_range("read only", map(PROT_READ));
+  try_read_only("all there", map());
+  try_read_only("a page that is read only", memory);
+  try_read_only("read only", map(PROT_READ));
+  try_read_only("no access at all", map(PROT_NONE));
+  try_read_only("a file", map(PROT_READ, file_of(kBytes)));
+  try_read_only("a file that ends before", map(PROT_READ, file_of(kBytes / 2)));
   try_range("a file", map(PROT_READ | PROT_WRITE, file_of(kBytes)));
   try_range("a file that ends before", map(PROT_READ | PROT_WRITE, file_of(kBytes / 2)));
 

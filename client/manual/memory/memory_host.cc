@@ -14,6 +14,15 @@
 #include "common/host/mapped_memory.h"
 
 namespace fargpu::client {
+namespace {
+
+bool registers_read_only(const Context& context) {
+  const Device* const device = context.session->device(context.device);
+  return device != nullptr &&
+         device->attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
+}
+
+}  // namespace
 
 CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned kFlags =
@@ -87,7 +96,9 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
   constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                               CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if (p == nullptr || bytesize == 0 || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0)
+  const bool read_only = (Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0 ||
+      (read_only && !registers_read_only(*current_context())))
     return CUDA_ERROR_NOT_SUPPORTED;
   Session& session = *current_context()->session;
   const auto base = reinterpret_cast<uint64_t>(p);
@@ -97,8 +108,9 @@ CUresult manual_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flag
     return CUDA_ERROR_INVALID_VALUE;
   if (session.host_memory.overlaps(base, bytesize))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  // The driver pins every page for writing.
-  if (!is_accessible(base, bytesize, MemoryUse::kWrite)) return CUDA_ERROR_INVALID_VALUE;
+  // The driver pins every page, for writing if device code may write it.
+  if (!is_accessible(base, bytesize, read_only ? MemoryUse::kRead : MemoryUse::kWrite))
+    return CUDA_ERROR_INVALID_VALUE;
   const Region region{.base = base,
                       .bytes = bytesize,
                       .kind = MemoryKind::kRegistered,

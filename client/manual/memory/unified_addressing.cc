@@ -117,7 +117,8 @@ CUresult answer(Session& session, const Found& found, CUdeviceptr ptr,
       put<unsigned long long>(data, static_cast<unsigned>(region.handle_types));
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      put<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+      put<unsigned>(data, region.read_only() ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                                             : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return pool_of(region, data);
