@@ -97,8 +97,9 @@ function(fargpu_compile_alone)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# fargpu_compile_quickly(TARGET...): for code of which nobody waits for a microsecond, as options of a
-# command line and pages. Release builds optimise it less, which takes a third less processor time.
+# fargpu_compile_quickly(TARGET...): for code of which nobody waits for a microsecond, as options of
+# a command line and pages. Release builds optimise it less, which takes a third less processor
+# time.
 function(fargpu_compile_quickly)
   foreach(target IN LISTS ARGN)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
