@@ -1,4 +1,4 @@
-#include "client/call/call.h"
+#include "client/entry/call.h"
 
 #include <pthread.h>
 
@@ -107,8 +107,6 @@ CUresult CallScope::finish(CUresult result) {
   }
   return result;
 }
-
-Link& link_of(Session& session) { return session; }
 
 bool has_current_context() { return current_context() != nullptr && named_current()->usable(); }
 
@@ -245,9 +243,6 @@ void allocation_created(Session& session, uint16_t wire_context, CUdeviceptr poi
                       .reserved = reserve_addresses(pointer, bytes)};
   if (!session.device_memory.insert(region) && region.reserved) release_reserved(pointer, bytes);
 }
-
-// Freed memory left the table before the call (manual/memory.cc).
-void allocation_destroyed(Session&, CUdeviceptr) {}
 
 CUresult exception_result() noexcept {
   try {

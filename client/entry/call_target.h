@@ -1,5 +1,5 @@
-// What hand-written halves need: where a call goes (`CallTarget`, client/call/call.h), what is
-// around it, and the generated calls.
+// What hand-written halves need: where a call goes (`CallTarget`, client/entry/call.h), what is
+// around it.
 //
 // Valid below a CallScope that has checked `needs` of the description. Any thread.
 #pragma once
@@ -8,11 +8,10 @@
 
 #include <cstdint>
 
-#include "client/call/call.h"
+#include "client/entry/call.h"
 #include "client/entry/streams.h"
 #include "client/object/context.h"
 #include "client/process/session.h"
-#include "generated/client/calls.h"
 
 namespace fargpu::client {
 

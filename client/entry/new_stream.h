@@ -9,9 +9,9 @@
 
 #include <cuda.h>
 
-#include "client/call/call.h"
+#include "client/entry/to_wire.h"
 #include "client/process/session.h"
-#include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 #include "generated/schema/opcodes.h"
 #include "schema/support/cuda_rules.h"
 
@@ -23,20 +23,22 @@ struct NewStream {
   int priority = 0;
 };
 
-// `call`: lets the worker's executor make the same stream.
-template <typename Call>
+// `message(id)`: lets the worker's executor make the same stream.
+template <typename Message>
 CUresult make_stream(Session& session, const Context& context, const NewStream& wanted,
-                     CUstream* stream, Call&& call) {
-  constexpr uint16_t kEveryDevice = 0;
-  HostCalls& functions = session.host_calls;
-  if (functions.begin_short_load(kEveryDevice)) {
-    const CUresult result = call();
-    functions.end_load(kEveryDevice);
-    return result;
-  }
-  if (!session.knows(schema::op_fgStreamCreate)) return call();
-  return call_fgStreamCreate(session, context.wire_id, wanted.kind, wanted.flags, wanted.priority,
-                             stream);
+                     CUstream* stream, Message&& message) {
+  return make_object(session, rpc::HandleKind::kStream, stream, [&](uint64_t id) {
+    constexpr uint16_t kEveryDevice = 0;
+    HostCalls& functions = session.host_calls;
+    if (functions.begin_short_load(kEveryDevice)) {
+      const CUresult result = message(id);
+      functions.end_load(kEveryDevice);
+      return result;
+    }
+    if (!session.knows(schema::op_fgStreamCreate)) return message(id);
+    return wire::fgStreamCreate(session, context.wire_id, wanted.kind, wanted.flags,
+                                wanted.priority, id);
+  });
 }
 
 }  // namespace fargpu::client

@@ -2,6 +2,7 @@
 
 #include "client/entry/call_target.h"
 #include "client/entry/new_stream.h"
+#include "generated/client/wire/stream.h"
 
 namespace fargpu::client {
 
@@ -18,10 +19,9 @@ CUresult OwnStreams::in(Context& context, CUstream* stream) {
     return CUDA_SUCCESS;
   }
   const ContextScope scope(&context);
-  const CUresult result =
-      make_stream(*context.session, context, {.flags = CU_STREAM_NON_BLOCKING}, stream, [&] {
-        return call_cuStreamCreate(*context.session, context.wire_id, stream,
-                                   CU_STREAM_NON_BLOCKING);
+  const CUresult result = make_stream(
+      *context.session, context, {.flags = CU_STREAM_NON_BLOCKING}, stream, [&](uint64_t id) {
+        return wire::cuStreamCreate(*context.session, context.wire_id, id, CU_STREAM_NON_BLOCKING);
       });
   if (result == CUDA_SUCCESS) made_.push_back({&context, epoch, *stream});
   return result;

@@ -2,13 +2,13 @@
 
 #include <vector>
 
-#include "client/call/call.h"
+#include "client/entry/call.h"
 #include "client/entry/new_stream.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
 #include "common/base/late_thread_local.h"
-#include "generated/client/calls.h"
+#include "generated/client/wire/stream.h"
 
 namespace fargpu::client {
 namespace {
@@ -26,8 +26,9 @@ class HiddenStreams {
       // A forked child does not have its parent's sessions.
       Session* session = Process::get().session(rpc::handle_session(entry.stream));
       if (session != entry.context->session) continue;
-      call_cuStreamDestroy_v2(*session, entry.context->wire_id,
-                              reinterpret_cast<CUstream>(entry.stream));
+      if (!is_live(*session, rpc::HandleKind::kStream, entry.stream)) continue;
+      if (wire::cuStreamDestroy_v2(*session, entry.context->wire_id, entry.stream) == CUDA_SUCCESS)
+        handle_destroyed(*session, entry.stream);
     }
   }
 
@@ -40,9 +41,9 @@ class HiddenStreams {
       }
     }
     CUstream stream = nullptr;
-    const CUresult result =
-        make_stream(*context.session, context, {.flags = CU_STREAM_DEFAULT}, &stream, [&] {
-          return call_cuStreamCreate(*context.session, context.wire_id, &stream, CU_STREAM_DEFAULT);
+    const CUresult result = make_stream(
+        *context.session, context, {.flags = CU_STREAM_DEFAULT}, &stream, [&](uint64_t id) {
+          return wire::cuStreamCreate(*context.session, context.wire_id, id, CU_STREAM_DEFAULT);
         });
     if (result != CUDA_SUCCESS) return result;
     entries_.push_back({&context, epoch, reinterpret_cast<uint64_t>(stream)});
@@ -140,47 +141,6 @@ CUresult StreamMark::wait() {
     return from_status(session_.channel().why_lost());
   session_.channel().see_sent();
   return CUDA_SUCCESS;
-}
-
-namespace {
-
-// Apart from take_place(), so that that needs no more than its registers.
-[[gnu::noinline]] void wait_for_room(Session& session, CUstream stream,
-                                     const ResolvedStream& resolved) {
-  session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state),
-                                     {stream_context_id(stream), resolved.id});
-}
-
-[[gnu::noinline]] void wait_behind_host_functions(Session& session, uint16_t context,
-                                                  CUstream stream, const ResolvedStream& resolved,
-                                                  uint32_t places) {
-  if (HostCalls::on_this_thread()) return;
-  const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
-  session.host_turns.enter(state->turns, order_of(resolved), [&] { return session.lost.load(); });
-  session.queue_limit.enter(
-      state->share, session.host_calls,
-      [&] { return call_cuStreamQuery(session, context, stream) != CUDA_ERROR_NOT_READY; }, places);
-}
-
-}  // namespace
-
-void take_place(Session& session, uint16_t context, CUstream stream,
-                const ResolvedStream& resolved) {
-  if (resolved.state == nullptr) return;
-  if (!(*resolved.state)->queue.take()) [[unlikely]]
-    wait_for_room(session, stream, resolved);
-  if (session.observers.any(Observers::kHeldStreams)) [[unlikely]]
-    wait_behind_host_functions(session, context, stream, resolved, 1);
-}
-
-void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
-                       uint32_t places) {
-  if (resolved.state == nullptr) return;
-  if (!(*resolved.state)->queue.take_ahead(places))
-    session.queue_marks.wait_for_places(StreamState::queue_of(*resolved.state), places,
-                                        {stream_context_id(stream), resolved.id});
-  if (session.observers.any(Observers::kHeldStreams))
-    wait_behind_host_functions(session, stream_context_id(stream), stream, resolved, places - 1);
 }
 
 DrainScope::DrainScope(Session& session, uint16_t context)

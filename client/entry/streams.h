@@ -40,7 +40,7 @@ class Session;
 
 // A stream of the session as the worker knows it, and its state: that of the record or context, or
 // null for the legacy stream without a context. The results of stream_to_wire()
-// (client/call/call.h).
+// (client/entry/call.h).
 struct ResolvedStream {
   uint64_t id = 0;
   const std::shared_ptr<StreamState>* state = nullptr;
@@ -52,16 +52,6 @@ HostTurns::Of order_of(const ResolvedStream& stream);
 // `stream` names: as HostTurns::add(), may wait until others have run.
 std::shared_ptr<void> add_turns(Session& session, CUstream stream, const ResolvedStream& resolved,
                                 unsigned functions);
-// For work that is about to be sent into `resolved`, which `stream` names in `context` (wire id): a
-// place in the driver's queue. May wait until the GPU has got on with the stream (stream_queue.h),
-// and while functions of the application hold streams (queue_limit.h). Only Submission calls it.
-void take_place(Session& session, uint16_t context, CUstream stream,
-                const ResolvedStream& resolved);
-// Before that, for work that takes several places: all but the one that take_place() takes. Only
-// take_places() calls it (client/call/submission.h).
-void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
-                       uint32_t places);
-
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();
 

@@ -5,14 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "client/call/call.h"
+#include "client/entry/to_wire.h"
 #include "client/graph/describe.h"
 #include "client/graph/graph.h"
 #include "client/graph/host_copy.h"
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "common/base/log.h"
-#include "generated/client/internal_calls.h"
 #include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
@@ -132,10 +131,15 @@ CUresult allocate(GraphNode& node) {
   Session& session = *Process::get().session_of_device(device);
   CUdeviceptr address = 0;
   unsigned number = 0;
-  const CUresult result = ask_base(graph, session, [&] {
-    return call_fgGraphAllocate(session, 0, graph.id, &given.poolProps,
-                                given.accessDescCount == 0 ? nullptr : given.accessDescs,
-                                given.accessDescCount, given.bytesize, &address, &number);
+  CUmemPoolProps pool = given.poolProps;
+  std::vector<CUmemAccessDesc> access(given.accessDescs, given.accessDescs + given.accessDescCount);
+  CUresult result = location_to_wire(session, &pool.location);
+  for (CUmemAccessDesc& each : access)
+    if (result == CUDA_SUCCESS) result = location_to_wire(session, &each.location);
+  if (result != CUDA_SUCCESS) return result;
+  result = ask_base(graph, session, [&] {
+    return wire::fgGraphAllocate(session, 0, graph.id, &pool, access.data(), access.size(),
+                                 given.bytesize, &address, &number);
   });
   if (result != CUDA_SUCCESS) return result;
   node.params.set_allocation(address, number);

@@ -4,8 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "client/call/submission.h"
-#include "client/entry/send_work.h"
 #include "client/entry/streams.h"
 #include "client/graph/copy_change.h"
 #include "client/graph/queue_places.h"
@@ -15,10 +13,9 @@
 #include "client/transfer/coherence.h"
 #include "client/transfer/host_functions.h"
 #include "client/transfer/ordered_copy.h"
+#include "client/transfer/submission.h"
 #include "common/base/log.h"
 #include "common/host/thread.h"
-#include "generated/client/calls.h"
-#include "generated/client/internal_calls.h"
 #include "generated/client/wire/internal.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
@@ -100,7 +97,7 @@ bool can_be_disabled(const Placed& placed) {
 // The application knows it by the driver's value from now on.
 CUresult take_value(GraphExec& exec, uint16_t frame) {
   unsigned long long value = 0;
-  const CUresult result = call_fgGraphValue(*exec.session, frame, exec.by_id(), &value);
+  const CUresult result = wire::fgGraphValue(*exec.session, frame, exec.id, &value);
   if (result != CUDA_SUCCESS) return result;
   if (!ValueTable::is_distinct(value)) {
     log::error("an executable graph of server {} looks like one of ours: {:#x}",
@@ -138,7 +135,7 @@ void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> k
   Thread(
       [&session, context, keeps = std::move(keeps)]() mutable {
         const ContextScope in(context);
-        (void)call_cuCtxSynchronize(session, context->wire_id);
+        (void)await_context(session, context->wire_id);
         keeps.reset();
       },
       StackFor::kTheProgram)
@@ -242,8 +239,12 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
     session.channel().await_notices();
   }
   const CUresult result =
-      call_fgGraphLaunch(session, target.context, exec.by_id(), stream,
-                         static_cast<unsigned>(ids.size()), ids.empty() ? nullptr : ids.data());
+      submit(session, target.context, stream, Submission::kHostMemory | Submission::kQueuePlace,
+             [&](uint64_t id) {
+               return wire::fgGraphLaunch(session, target.context, exec.id, id,
+                                          static_cast<unsigned>(ids.size()),
+                                          ids.empty() ? nullptr : ids.data());
+             });
   if (result != CUDA_SUCCESS)
     for (const uint64_t id : ids) session.host_calls.cancel(id);
   else if (turns != nullptr && exec.turns == 0)
@@ -256,8 +257,7 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
   return result;
 }
 
-// What call_fgGraphLaunch() does without host calls, and nothing else: the graph was looked up, and
-// the message is there.
+// Without host calls: the message is there.
 CUresult send_plain_launch(const GraphExec& exec, const CallTarget& target, CUstream stream) {
   return send_work(target, schema::op_fgGraphLaunch, stream,
                    [&](uint64_t id) { return exec.launch.with(id); });
@@ -394,7 +394,8 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   if (by_device) {
     if (sent = take_value(*record, frame); sent != CUDA_SUCCESS) {
       outcome->found = CUDA_GRAPH_INSTANTIATE_ERROR;
-      (void)call_fgGraphExecDestroy(*session, frame, record->by_id());
+      (void)wire::fgGraphExecDestroy(*session, frame, id);
+      handle_destroyed(*session, id);
       return sent;
     }
   }
@@ -493,8 +494,8 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
   note_waits(*exec.session, description.awaited);
   if (placed.copy != NodeCopy::Way::kHost) {
     const CUresult result =
-        call_fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.by_id(), placed.place,
-                            description.bytes.data(), description.bytes.size());
+        wire::fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.id, placed.place,
+                             description.bytes.data(), description.bytes.size());
     if (result != CUDA_SUCCESS) return result;
   }
   if (placed.given != nullptr) placed.given = description.nodes.begin()->second.given;
@@ -539,8 +540,8 @@ CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled) {
   const Placed& placed = found->second;
   if (!can_be_disabled(placed)) return CUDA_ERROR_INVALID_VALUE;
   if (placed.copy != NodeCopy::Way::kHost) {
-    const CUresult result = call_fgGraphEnableNode(*exec.session, frame_context(*exec.session),
-                                                   exec.by_id(), placed.place, enabled ? 1 : 0);
+    const CUresult result = wire::fgGraphEnableNode(*exec.session, frame_context(*exec.session),
+                                                    exec.id, placed.place, enabled ? 1 : 0);
     if (result != CUDA_SUCCESS) return result;
   }
   std::erase(exec.disabled, node);
@@ -580,14 +581,16 @@ CUresult launch(GraphExec& exec, CUstream stream) {
     result = flush(target.session);
   if (result != CUDA_SUCCESS) return result;
   return launches_block.load(std::memory_order_relaxed)
-             ? call_cuStreamSynchronize(target.session, target.context, stream)
+             ? await_stream(target.session, target.context, stream)
              : CUDA_SUCCESS;
 }
 
 CUresult upload(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
-  return call_fgGraphUpload(target.session, target.context, exec.by_id(), stream);
+  return submit(target.session, target.context, stream, Submission::kQueuePlace, [&](uint64_t id) {
+    return wire::fgGraphUpload(target.session, target.context, exec.id, id);
+  });
 }
 
 CUresult destroy(GraphExec& exec) {
@@ -611,8 +614,9 @@ CUresult destroy(GraphExec& exec) {
                                [](const HostCall& call) { return call.keeps != nullptr; });
   Context* const context = exec.context;
   const bool by_kernels = exec.value != 0;
-  // Ends the record, too.
-  const CUresult result = call_fgGraphExecDestroy(session, frame_context(session), exec.by_id());
+  const uint64_t id = exec.id;
+  const CUresult result = wire::fgGraphExecDestroy(session, frame_context(session), id);
+  if (result == CUDA_SUCCESS) handle_destroyed(session, id);
   // Kernels may have launched it after that.
   if (any && by_kernels && context != nullptr)
     keep_until_idle(session, context, std::move(uses));

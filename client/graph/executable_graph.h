@@ -74,8 +74,6 @@ struct GraphExec final : Object {
 
   // The application's.
   CUgraphExec handle() const { return reinterpret_cast<CUgraphExec>(value != 0 ? value : id); }
-  // For calls about it.
-  CUgraphExec by_id() const { return reinterpret_cast<CUgraphExec>(id); }
 };
 
 // nullptr: there is none. A value that drivers of several servers returned belongs to the server of

@@ -9,7 +9,6 @@
 #include "client/process/process.h"
 #include "client/process/session.h"
 #include "client/process/tables.h"
-#include "generated/client/internal_calls.h"
 
 namespace fargpu::client {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <memory>
 
-#include "client/call/call.h"
 #include "client/call/report.h"
+#include "client/entry/to_wire.h"
 #include "client/image/linked.h"
 #include "client/image/send.h"
 #include "client/image/twins.h"
@@ -17,7 +17,6 @@
 #include "common/base/log.h"
 #include "common/fatbin/prelinked.h"
 #include "common/host/sha256.h"
-#include "generated/client/internal_calls.h"
 #include "generated/client/wire/internal.h"
 #include "generated/schema/opcodes.h"
 
@@ -88,10 +87,13 @@ CUresult load_module_bytes(Session& session, ImageBytes bytes, const JitOptions&
   CUmodule made = nullptr;
   int outcome = CUDA_SUCCESS;
   const CUresult result = load_by_hash(session, bytes, [&](const unsigned char* hash) {
-    return call_fgModuleLoad(session, current_context_id(), hash,
-                             static_cast<unsigned>(jit.options.size()), jit.options.data(),
-                             jit.values.data(), jit.info_log_bytes, jit.error_log_bytes,
-                             logs.info(), logs.error(), &made, &outcome);
+    return make_object(session, rpc::HandleKind::kModule, &made, [&](uint64_t id) {
+      const uint16_t context = current_context_id();
+      const DrainScope drain(session, context);
+      return wire::fgModuleLoad(session, context, hash, static_cast<unsigned>(jit.options.size()),
+                                jit.options.data(), jit.values.data(), jit.info_log_bytes,
+                                jit.error_log_bytes, logs.info(), logs.error(), id, &outcome);
+    });
   });
   logs.report_sizes();
   if (result != CUDA_SUCCESS) return result;
@@ -122,20 +124,17 @@ struct Answer {
 
 CUresult ask(Session& session, uint16_t context, const ImageRecord& image, const char* name,
              Answer& answer, uint64_t* id) {
-  if (image.kind() == rpc::HandleKind::kLibrary) {
-    CUkernel kernel = nullptr;
-    const CUresult result =
-        call_fgLibraryKernel(session, context, reinterpret_cast<CUlibrary>(image.id), name, &kernel,
-                             &answer.count, answer.offsets, answer.sizes, answer.attributes);
-    *id = reinterpret_cast<uint64_t>(kernel);
-    return result;
-  }
-  CUfunction function = nullptr;
-  const CUresult result =
-      call_fgModuleFunction(session, context, reinterpret_cast<CUmodule>(image.id), name, &function,
-                            &answer.count, answer.offsets, answer.sizes, answer.attributes);
-  *id = reinterpret_cast<uint64_t>(function);
-  return result;
+  const bool library = image.kind() == rpc::HandleKind::kLibrary;
+  const Input given(name, std::strlen(name) + 1);
+  return make_object(
+      session, library ? rpc::HandleKind::kKernel : rpc::HandleKind::kFunction, id,
+      [&](uint64_t made) {
+        const DrainScope drain(session, context);
+        return (library ? wire::fgLibraryKernel : wire::fgModuleFunction)(
+            session, context, image.id, given.text(), made, &answer.count, answer.offsets,
+            answer.sizes, answer.attributes);
+      },
+      image.id);
 }
 
 bool fill(Function& function, const char* name, const Answer& answer) {
@@ -238,9 +237,11 @@ CUresult load_library_image(Session& session, const Image& image, const JitOptio
                             CUlibrary* library) {
   return load_usable(session, image, jit, [&](ImageBytes bytes) {
     return load_by_hash(session, bytes, [&](const unsigned char* hash) {
-      return call_fgLibraryLoad(session, current_context_id(), hash,
-                                static_cast<unsigned>(jit.options.size()), jit.options.data(),
-                                jit.values.data(), 0, nullptr, nullptr, library);
+      return make_object(session, rpc::HandleKind::kLibrary, library, [&](uint64_t id) {
+        return wire::fgLibraryLoad(session, current_context_id(), hash,
+                                   static_cast<unsigned>(jit.options.size()), jit.options.data(),
+                                   jit.values.data(), 0, nullptr, nullptr, id);
+      });
     });
   });
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "client/call/call.h"
 #include "client/call/report.h"
+#include "client/entry/call.h"
 #include "client/link/input.h"
 #include "client/object/context.h"
 #include "client/process/session.h"

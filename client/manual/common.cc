@@ -8,7 +8,6 @@
 #include "client/object/image_records.h"
 #include "client/transfer/managed.h"
 #include "common/base/log.h"
-#include "generated/client/internal_calls.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {

@@ -14,6 +14,7 @@
 #include "client/process/process.h"
 #include "client/transfer/coherence.h"
 #include "generated/client/manual.h"
+#include "generated/client/work/calls.h"
 
 namespace fargpu::client {
 

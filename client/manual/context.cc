@@ -6,7 +6,6 @@
 #include "client/manual/common.h"
 #include "client/manual/context_end.h"
 #include "client/process/process.h"
-#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
@@ -198,7 +197,7 @@ CUresult manual_cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
     return CUDA_SUCCESS;
   }
   const CallTarget target = CallTarget::of_current();
-  const CUresult result = call_cuCtxGetLimit(target.session, target.context, pvalue, limit);
+  const CUresult result = wire::cuCtxGetLimit(target.session, target.context, pvalue, limit);
   if (stays && result == CUDA_SUCCESS) context.cig_enabled.store(*pvalue);
   return result;
 }

@@ -13,7 +13,6 @@
 #include "client/entry/object_ends.h"
 #include "client/manual/common.h"
 #include "client/manual/context_end.h"
-#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {

@@ -12,7 +12,6 @@
 #include <new>
 #include <string>
 
-#include "client/call/call.h"
 #include "client/call/trace.h"
 #include "client/object/context.h"
 #include "client/process/gpu_tools.h"

@@ -5,8 +5,14 @@
 #include <system_error>
 
 #include "client/entry/call_target.h"
+#include "client/entry/to_wire.h"
 #include "client/process/process.h"
+#include "client/transfer/submission.h"
 #include "common/host/thread.h"
+#include "generated/client/wire/event.h"
+#include "generated/client/wire/memory.h"
+#include "generated/client/wire/stream.h"
+#include "generated/client/wire/stream_memory_operations.h"
 
 namespace fargpu::client {
 namespace {
@@ -28,6 +34,15 @@ uint64_t key_of(const Context& context, uint64_t stream) {
   return stream == kLegacyStreamId ? context.id : stream;
 }
 
+constexpr unsigned kWork = Submission::kHostMemory | Submission::kQueuePlace;
+
+CUresult write_value(Session& session, uint16_t context, CUstream stream, CUdeviceptr word,
+                     uint32_t value) {
+  return submit(session, context, stream, kWork, [&](uint64_t id) {
+    return wire::cuStreamWriteValue32_v2(session, context, id, word, value, 0);
+  });
+}
+
 void keep(Context& context, CUresult error) {
   int none = CUDA_SUCCESS;
   context.kept.compare_exchange_strong(none, error);
@@ -43,10 +58,11 @@ CUresult Lane::make_word() {
   CUstream own = nullptr;
   if (const CUresult result = work_.in(context_, &own); result != CUDA_SUCCESS) return result;
   CUdeviceptr word = 0;
-  CUresult result = call_cuMemAlloc_v2(session, context_.wire_id, &word, sizeof(uint32_t));
+  CUresult result = wire::cuMemAlloc_v2(session, context_.wire_id, &word, sizeof(uint32_t));
   if (result != CUDA_SUCCESS) return result;
-  result = call_cuStreamWriteValue32_v2(session, context_.wire_id, own, word, 0, 0);
-  if (result == CUDA_SUCCESS) result = call_cuStreamSynchronize(session, context_.wire_id, own);
+  allocation_created(session, context_.wire_id, word, sizeof(uint32_t));
+  result = write_value(session, context_.wire_id, own, word, 0);
+  if (result == CUDA_SUCCESS) result = await_stream(session, context_.wire_id, own);
   if (result != CUDA_SUCCESS) return result;
   word_ = word;
   own_ = own;
@@ -56,7 +72,7 @@ CUresult Lane::make_word() {
 void Lane::open(uint32_t count) {
   Session& session = *context_.session;
   if (context_.epoch.load() == epoch_) {
-    (void)call_cuStreamWriteValue32_v2(session, context_.wire_id, own_, word_, count, 0);
+    (void)write_value(session, context_.wire_id, own_, word_, count);
     (void)session.channel().flush();
   }
   session.host_calls.release(device_key(&context_));
@@ -118,8 +134,10 @@ CUresult HeldStreams::hold(Context& context, CUstream stream, Touched touched,
   Observers::Coming wait(session.observers, Observers::kValueWaits);
   session.host_calls.hold(device_key(&context));
   const uint32_t count = ++lane->count_;
-  result = call_cuStreamWaitValue32_v2(session, context.wire_id, stream, lane->word_, count,
-                                       CU_STREAM_WAIT_VALUE_GEQ);
+  result = submit(session, context.wire_id, stream, kWork, [&](uint64_t id) {
+    return wire::cuStreamWaitValue32_v2(session, context.wire_id, id, lane->word_, count,
+                                        CU_STREAM_WAIT_VALUE_GEQ);
+  });
   if (result != CUDA_SUCCESS) {
     session.host_calls.release(device_key(&context));
     leave();
@@ -180,10 +198,14 @@ CUresult HeldStreams::borrow(Context& context, const std::function<CUresult(Lane
 CUresult ServerPoint::set(Context& context, CUstream stream) {
   Session& session = *context.session;
   const ContextScope scope(&context);
-  CUresult result = call_cuEventCreate(session, context.wire_id, &event_, CU_EVENT_DISABLE_TIMING);
+  CUresult result = make_object(session, rpc::HandleKind::kEvent, &event_, [&](uint64_t id) {
+    return wire::cuEventCreate(session, context.wire_id, id, CU_EVENT_DISABLE_TIMING);
+  });
   if (result != CUDA_SUCCESS) return result;
   context_ = &context;
-  result = call_cuEventRecord(session, context.wire_id, event_, stream);
+  result = submit(session, context.wire_id, stream, Submission::kNothing, [&](uint64_t id) {
+    return wire::cuEventRecord(session, context.wire_id, event_, id);
+  });
   (void)session.channel().flush();
   return result;
 }
@@ -191,13 +213,17 @@ CUresult ServerPoint::set(Context& context, CUstream stream) {
 CUresult ServerPoint::wait() {
   Session& session = *context_->session;
   const ContextScope scope(context_);
-  return call_cuEventSynchronize(session, context_->wire_id, event_);
+  return synchronise(
+      session, context_->wire_id, Synchronisation::Of::kSome, nullptr,
+      [&](uint64_t) { return wire::cuEventSynchronize(session, context_->wire_id, event_); });
 }
 
 ServerPoint::~ServerPoint() {
   if (context_ == nullptr) return;
-  const ContextScope scope(context_);
-  (void)call_cuEventDestroy_v2(*context_->session, context_->wire_id, event_);
+  Session& session = *context_->session;
+  if (!is_live(session, rpc::HandleKind::kEvent, event_)) return;  // it ended with the context
+  if (wire::cuEventDestroy_v2(session, context_->wire_id, event_) == CUDA_SUCCESS)
+    handle_destroyed(session, event_);
 }
 
 namespace {
@@ -233,8 +259,12 @@ CUresult wait_for_other_server(CUstream stream, CUevent event) {
       return result;
     {
       const ContextScope scope(&other);
-      const CUresult result =
-          call_cuStreamWaitEvent(session, other.wire_id, ours, event, CU_EVENT_WAIT_DEFAULT);
+      uint64_t wanted = 0;
+      CUresult result = required_to_wire(session, rpc::HandleKind::kEvent, event, &wanted);
+      if (result != CUDA_SUCCESS) return result;
+      result = submit(session, other.wire_id, ours, Submission::kQueuePlace, [&](uint64_t id) {
+        return wire::cuStreamWaitEvent(session, other.wire_id, id, wanted, CU_EVENT_WAIT_DEFAULT);
+      });
       if (result != CUDA_SUCCESS) return result;
     }
     return point->set(other, ours);

@@ -89,7 +89,7 @@ class ServerPoint {
 
  private:
   Context* context_ = nullptr;
-  CUevent event_ = nullptr;
+  uint64_t event_ = 0;
 };
 
 // Whether `event` is a live event of another server than the stream's.

@@ -13,6 +13,7 @@
 #include "client/process/process.h"
 #include "client/servers/held_streams.h"
 #include "client/transfer/copy.h"
+#include "client/transfer/submission.h"
 #include "common/host/thread.h"
 
 namespace fargpu::client {
@@ -82,7 +83,7 @@ CUresult write(const End& to, const Piece& piece, const Buffer& buffer) {
 
 CUresult finish(const End& to) {
   const ContextScope scope(to.context);
-  return call_cuStreamSynchronize(*to.context->session, to.context->wire_id, to.stream);
+  return await_stream(*to.context->session, to.context->wire_id, to.stream);
 }
 
 // Hands buffers from the thread that reads to the one that writes, and back.
@@ -224,13 +225,13 @@ CUresult check(const Endpoint& end, const copy::Shape& shape) {
 CUresult wait_for_legacy(const Copy& copy, CUstream stream) {
   const Context* const caller = current_context();
   if (caller != nullptr && caller != copy.dst_context && caller != copy.src_context) {
-    if (const CUresult result = call_cuStreamSynchronize(*caller->session, caller->wire_id, stream);
+    if (const CUresult result = await_stream(*caller->session, caller->wire_id, stream);
         result != CUDA_SUCCESS)
       return result;
   }
   for (Context* const context : {copy.dst_context, copy.src_context}) {
     const ContextScope scope(context);
-    if (const CUresult result = call_cuCtxSynchronize(*context->session, context->wire_id);
+    if (const CUresult result = await_context(*context->session, context->wire_id);
         result != CUDA_SUCCESS)
       return result;
   }

@@ -72,7 +72,7 @@ void watch_values(Session& session, CUstream stream) {
 
 void before_context_ends(Session& session, const Context& context) {
   if (!session.observers.any(Observers::kMirrors)) return;
-  (void)call_cuCtxSynchronize(session, context.wire_id);
+  (void)await_context(session, context.wire_id);
   (void)session.pages.keep_all_open(context.wire_id);
 }
 

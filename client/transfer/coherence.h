@@ -1,8 +1,8 @@
 // The application's mapped memory and the worker's mirrors of it (Pages) are made equal.
 //
-// Calls say that they need it by Submission and Synchronisation (client/call/submission.h); these
-// are the steps, for what is no call of its own. Each costs one relaxed load while no memory is
-// exposed (exposure.h). Any thread; no context is needed.
+// Calls say that they need it by Submission and Synchronisation (submission.h); these are the steps,
+// for what is no call of its own. Each costs one relaxed load while no memory is exposed
+// (exposure.h). Any thread; no context is needed.
 #pragma once
 
 #include <cuda.h>
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/call/submission.h"
+#include "client/transfer/submission.h"
 
 namespace fargpu::client {
 

@@ -249,7 +249,10 @@ CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoi
   const AskDriver asked(is_unknown(target.session, linear));
   const copy::Words words = encode(copy::Copy{src.location(), dst.location(), shape, {}});
   const CUresult result =
-      call_fgCopy(target.session, target.context, words.data(), words.bytes(), stream, nullptr, 0);
+      submit(target.session, target.context, stream, Submission::kQueuePlace, [&](uint64_t id) {
+        return wire::fgCopy(target.session, target.context, words.data(), words.bytes(), id,
+                            nullptr, 0);
+      });
   if (result != CUDA_SUCCESS || linear.array != nullptr) return result;
   return flush_first_use(target.session, linear, span_of(shape, linear.rows));
 }
@@ -258,7 +261,7 @@ CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const cop
                       const copy::Shape& shape, CUstream stream) {
   if (shape.empty()) return CUDA_SUCCESS;
   if (!is_possible(shape, dst) || !is_possible(shape, src)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult reached = call_cuStreamSynchronize(target.session, target.context, stream);
+  const CUresult reached = await_stream(target.session, target.context, stream);
   if (reached != CUDA_SUCCESS) return reached;
   for (uint64_t z = 0; z < shape.depth; ++z) {
     for (uint64_t y = 0; y < shape.height; ++y) {

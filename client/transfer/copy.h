@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "client/call/call.h"
+#include "client/entry/call.h"
 #include "client/transfer/endpoint.h"
 
 namespace fargpu::client {

@@ -4,6 +4,7 @@
 
 #include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
+#include "generated/client/wire/memory.h"
 #include "schema/support/array_size.h"
 
 namespace fargpu::client {
@@ -117,7 +118,7 @@ bool is_unknown(const Session& session, CUdeviceptr address) {
 CUresult ask_driver(Session& session, uint16_t context, CUdeviceptr address, uint64_t bytes) {
   CUdeviceptr base = 0;
   size_t size = 0;
-  const CUresult result = call_cuMemGetAddressRange_v2(session, context, &base, &size, address);
+  const CUresult result = wire::cuMemGetAddressRange_v2(session, context, &base, &size, address);
   if (result == CUDA_ERROR_NOT_FOUND) return CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
   const bool inside = address >= base && address - base < size && bytes <= size - (address - base);

@@ -25,10 +25,15 @@ void say_occupied(const Region& region) {
       region.base, region.bytes);
 }
 
+CUresult unmap(Session& session, uint16_t context, uint64_t address) {
+  const DrainScope drain(session, context);
+  return wire::fgHostUnmap(session, context, address);
+}
+
 // The worker may have made a mirror in the next life of a primary context, of which nobody here
 // knows.
 void forget_mirror(Session& session, const Context& context, const Region& region) {
-  (void)call_fgHostUnmap(session, context.wire_id, region.base);
+  (void)unmap(session, context.wire_id, region.base);
   if (is_registered(region))
     (void)wire::fgHostReserve(session, context.wire_id, region.base, region.bytes);
 }
@@ -172,12 +177,15 @@ CUresult withdraw(Session& session, const Region& region) {
   CUresult result = CUDA_SUCCESS;
   if (exposed) {
     // Memory of one context is accessible in all of them: nothing may run anywhere.
-    result = call_fgHostUnshare(session, context, 0);
+    {
+      const DrainScope drain(session, context);
+      result = wire::fgHostUnshare(session, context, 0);
+    }
     const CUresult pulled = after_synchronisation(session);
     session.pages.remove(region.base);
     if (result == CUDA_SUCCESS) result = pulled;
   }
-  const CUresult unmapped = call_fgHostUnmap(session, context, region.base);
+  const CUresult unmapped = unmap(session, context, region.base);
   // Not even reserved: see enter().
   if (!exposed && unmapped == CUDA_ERROR_NOT_MAPPED) return CUDA_SUCCESS;
   return result == CUDA_SUCCESS ? unmapped : result;

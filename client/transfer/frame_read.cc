@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "client/call/client_support.h"
-#include "client/call/submission.h"
+#include "client/entry/to_wire.h"
+#include "client/transfer/submission.h"
 #include "common/wire/fixed_message.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"

@@ -6,7 +6,7 @@
 #include "client/transfer/coherence.h"
 #include "common/host/thread.h"
 #include "common/wire/control.h"
-#include "generated/client/internal_calls.h"
+#include "generated/client/wire/internal.h"
 #include "generated/schema/control.capnp.h"
 
 namespace fargpu::client {
@@ -60,8 +60,10 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function) {
   const uint64_t id = functions.add(function);
   target.session.channel().await_notices();
   const int with_status = function.callback != nullptr ? 1 : 0;
-  const CUresult result =
-      call_fgHostCall(target.session, target.context, function.stream, id, with_status);
+  const CUresult result = submit(
+      target.session, target.context, function.stream, Submission::kNothing, [&](uint64_t stream) {
+        return wire::fgHostCall(target.session, target.context, stream, id, with_status);
+      });
   if (result != CUDA_SUCCESS)
     functions.cancel(id);
   else if (function.turns != nullptr)

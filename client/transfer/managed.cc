@@ -13,9 +13,12 @@
 #include "client/managed/managed_state.h"
 #include "client/process/managed_way.h"
 #include "client/transfer/copy.h"
+#include "client/transfer/submission.h"
 #include "common/base/log.h"
 #include "common/host/thread.h"
 #include "common/rpc/handle_kind.h"
+#include "generated/client/wire/memory.h"
+#include "generated/client/wire/virtual_memory.h"
 
 namespace fargpu::client {
 namespace {
@@ -42,20 +45,24 @@ class ChannelWire final : public ManagedMemory::Wire {
     CUstream stream = nullptr;
     const CUresult result = streams_.in(context, &stream);
     if (result != CUDA_SUCCESS) return result;
-    return call_cuStreamSynchronize(session_, context.wire_id, stream);
+    return await_stream(session_, context.wire_id, stream);
   }
   CUresult clear(Context& context, uint64_t address, uint64_t bytes) override {
     const ContextScope scope(&context);
     CUstream stream = nullptr;
     CUresult result = streams_.in(context, &stream);
     if (result == CUDA_SUCCESS)
-      result = call_cuMemsetD8Async(session_, context.wire_id, address, 0, bytes, stream);
+      result =
+          submit(session_, context.wire_id, stream,
+                 Submission::kHostMemory | Submission::kQueuePlace, [&](uint64_t id) {
+                   return wire::cuMemsetD8Async(session_, context.wire_id, address, 0, bytes, id);
+                 });
     if (result != CUDA_SUCCESS) return result;
-    return call_cuStreamSynchronize(session_, context.wire_id, stream);
+    return await_stream(session_, context.wire_id, stream);
   }
   void await_idle(Context& context) override {
     if (session_.observers.any(Observers::kHeldStreams | Observers::kValueWaits)) return;
-    (void)call_cuCtxSynchronize(session_, context_for(context).wire_id);
+    (void)await_context(session_, context_for(context).wire_id);
   }
   // In frames it would hold up calls.
   uint64_t most_fetched() override {
@@ -109,13 +116,13 @@ bool is_managed(const Endpoint& end) {
 // Addresses in the worker: `wanted` where its driver gives these, or 0: any.
 CUresult reserve_in_worker(Session& session, const Context& context, uint64_t bytes,
                            CUdeviceptr wanted, CUdeviceptr* given) {
-  return call_cuMemAddressReserve(session, context.wire_id, given, bytes, LocalChunk::kGranule,
-                                  wanted, 0);
+  return wire::cuMemAddressReserve(session, context.wire_id, given, bytes, LocalChunk::kGranule,
+                                   wanted, 0);
 }
 
 void unreserve_in_worker(Session& session, const Context& context, CUdeviceptr given,
                          uint64_t bytes) {
-  (void)call_cuMemAddressFree(session, context.wire_id, given, bytes);
+  (void)wire::cuMemAddressFree(session, context.wire_id, given, bytes);
 }
 
 // Device memory at the chunk's addresses, which are reserved, for all GPUs of the session.
@@ -123,34 +130,36 @@ CUresult map_in_worker(Session& session, const Context& context, const LocalChun
   const CUdeviceptr given = chunk.address();
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, context.device};
-  CUmemGenericAllocationHandle memory = 0;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE,
+                         session.device(context.device)->worker_ordinal};
+  const NewHandle memory(session, rpc::HandleKind::kMemGeneric);
+  if (memory.id() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result =
-      call_cuMemCreate(session, context.wire_id, &memory, chunk.bytes(), &properties, 0);
+      wire::cuMemCreate(session, context.wire_id, memory.id(), chunk.bytes(), &properties, 0);
   if (result != CUDA_SUCCESS) return result;
-  result = call_cuMemMap(session, context.wire_id, given, chunk.bytes(), 0, memory, 0);
+  result = wire::cuMemMap(session, context.wire_id, given, chunk.bytes(), 0, memory.id(), 0);
   // The mapping keeps it.
-  (void)call_cuMemRelease(session, context.wire_id, memory);
+  (void)wire::cuMemRelease(session, context.wire_id, memory.id());
   if (result != CUDA_SUCCESS) return result;
   for (const Device& device : session.snapshot.devices) {
     CUmemAccessDesc access{};
-    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device.ordinal};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device.worker_ordinal};
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     const CUresult allowed =
-        call_cuMemSetAccess(session, context.wire_id, given, chunk.bytes(), &access, 1);
+        wire::cuMemSetAccess(session, context.wire_id, given, chunk.bytes(), &access, 1);
     // A GPU without a way to the other one's memory cannot use it.
     if (allowed != CUDA_SUCCESS && device.ordinal == context.device) result = allowed;
   }
   if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
-  (void)call_cuMemUnmap(session, context.wire_id, given, chunk.bytes());
+  (void)wire::cuMemUnmap(session, context.wire_id, given, chunk.bytes());
   return result;
 }
 
 void unmap_in_worker(Session& session, uint16_t context, LocalChunk& chunk) {
   if (session.lost.load()) return;
-  CUresult result = call_cuMemUnmap(session, context, chunk.address(), chunk.bytes());
+  CUresult result = wire::cuMemUnmap(session, context, chunk.address(), chunk.bytes());
   if (result == CUDA_SUCCESS)
-    result = call_cuMemAddressFree(session, context, chunk.address(), chunk.bytes());
+    result = wire::cuMemAddressFree(session, context, chunk.address(), chunk.bytes());
   if (result != CUDA_SUCCESS) chunk.retire();
 }
 
@@ -307,7 +316,7 @@ CUresult free_managed(Session& session, uint64_t address) {
   // Of two threads that free it at once one does.
   if (!session.device_memory.erase(address)) return CUDA_ERROR_INVALID_VALUE;
   const uint16_t context = region->context->wire_id;
-  const CUresult result = call_cuCtxSynchronize(session, context);
+  const CUresult result = await_context(session, context);
   session.managed.remove(address);
   give_back(session, context, address, whole_pages(region->bytes));
   return result;
@@ -394,7 +403,7 @@ CUresult await_managed(Session& session, CUstream stream, const Endpoint& dst,
     });
   }
   if (is_global) return CUDA_SUCCESS;
-  return call_cuStreamSynchronize(session, current_context_id(), stream);
+  return await_stream(session, current_context_id(), stream);
 }
 
 }  // namespace fargpu::client

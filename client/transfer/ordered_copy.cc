@@ -209,7 +209,10 @@ CUresult wait_for_deliveries(Session& session, CUstream stream) {
   }
   const uint64_t id = copies.add_barrier(held_device);
   session.channel().await_notices();
-  const CUresult result = call_fgMeetDeliveries(session, stream_context_id(stream), id, stream);
+  const uint16_t context = stream_context_id(stream);
+  const CUresult result = submit(
+      session, context, stream, Submission::kQueuePlace,
+      [&](uint64_t stream_id) { return wire::fgMeetDeliveries(session, context, id, stream_id); });
   if (result != CUDA_SUCCESS) session.ordered_copies.cancel(id);
   return result;
 }

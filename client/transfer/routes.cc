@@ -3,13 +3,13 @@
 #include "client/entry/call_target.h"
 #include "client/transfer/frame_read.h"
 #include "common/copy/limits.h"
+#include "generated/client/wire/memory.h"
 
 namespace fargpu::client {
 
 CUresult await_source(Transfer& transfer) {
   if (!transfer.plan.awaits_source) return CUDA_SUCCESS;
-  const CUresult result =
-      call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
+  const CUresult result = await_stream(transfer.session, transfer.context, transfer.stream);
   if (result == CUDA_SUCCESS) make_plan(transfer);
   return result;
 }
@@ -31,7 +31,7 @@ CUresult TakenCopy::finish() {
   if (returns == CopyReturn::kUnobserved && !session.observers.any(kToldOfReturns) &&
       session.host_calls.period() == transfer_.hold_period)
     return CUDA_SUCCESS;
-  if (!before_) return call_cuStreamSynchronize(session, transfer_.context, transfer_.stream);
+  if (!before_) return await_stream(session, transfer_.context, transfer_.stream);
   const CUresult result = before_->wait();
   return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
 }
@@ -73,6 +73,7 @@ CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece) {
 }
 
 CUresult carry_by_mirror(Transfer& transfer) {
+  constexpr unsigned kWork = Submission::kHostMemory | Submission::kQueuePlace;
   const copy::Shape& shape = transfer.shape;
   const copy::Rows& dst = (transfer.to_device ? transfer.device : transfer.host).rows;
   const copy::Rows& src = (transfer.to_device ? transfer.host : transfer.device).rows;
@@ -83,8 +84,10 @@ CUresult carry_by_mirror(Transfer& transfer) {
     const copy::Piece all{shape, 0, 0, 0, 0, transfer.bytes};
     result = send_copy(transfer, transfer.piece(all, copy::Location::device(transfer.host.rows)));
   } else if (shape.height == 1 && shape.depth == 1) {
-    result = call_cuMemcpyDtoDAsync_v2(transfer.session, transfer.context, dst.address, src.address,
-                                       shape.width, transfer.stream);
+    result = submit(transfer.session, transfer.context, transfer.stream, kWork, [&](uint64_t id) {
+      return wire::cuMemcpyDtoDAsync_v2(transfer.session, transfer.context, dst.address,
+                                        src.address, shape.width, id);
+    });
   } else {
     CUDA_MEMCPY3D copy{};
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -97,10 +100,12 @@ CUresult carry_by_mirror(Transfer& transfer) {
     copy.WidthInBytes = shape.width;
     copy.Height = shape.height;
     copy.Depth = shape.depth;
-    result = call_cuMemcpy3DAsync_v2(transfer.session, transfer.context, &copy, transfer.stream);
+    result = submit(transfer.session, transfer.context, transfer.stream, kWork, [&](uint64_t id) {
+      return wire::cuMemcpy3DAsync_v2(transfer.session, transfer.context, &copy, id);
+    });
   }
   if (result != CUDA_SUCCESS || !transfer.passed()) return result;
-  return call_cuStreamSynchronize(transfer.session, transfer.context, transfer.stream);
+  return await_stream(transfer.session, transfer.context, transfer.stream);
 }
 
 CUresult carry_shared(Transfer& transfer) {
@@ -155,6 +160,46 @@ CUresult carry_in_frames(Transfer& transfer) {
       transfer.shape, limit,
       [&](const copy::Piece& piece) { return send_in_frame(transfer, piece, taken.order(piece)); });
   return result == CUDA_SUCCESS ? taken.finish() : result;
+}
+
+// Copies of pinned memory over rdma: the worker's adapter fetches and delivers the bytes itself.
+bool find_registered(Transfer& transfer) {
+  if (!transfer.means.adapter || transfer.bytes <= copy::kTakenInCall) return false;
+  transfer.registered =
+      transfer.session.remote_host.find(*transfer.host.region, transfer.host.rows.address);
+  return transfer.registered.has_value();
+}
+
+namespace {
+
+CUresult to_device(const Transfer& transfer) {
+  Session& session = transfer.session;
+  const CUresult result =
+      for_each_piece(transfer.shape, copy::kMostRemote, [&](const copy::Piece& piece) {
+        // In stream order; the worker may read the bytes until the stream has passed the copy.
+        return send_copy(transfer, transfer.piece(piece, transfer.registered->at(piece.offset)));
+      });
+  session.remote_host.sent(*transfer.registered);
+  return result;
+}
+
+}  // namespace
+
+CUresult carry_by_adapter(Transfer& transfer) {
+  Session& session = transfer.session;
+  CUresult result = CUDA_SUCCESS;
+  if (transfer.to_device) {
+    result = await_source(transfer);
+    if (result == CUDA_SUCCESS) result = to_device(transfer);
+    // A synchronous copy has taken its bytes, and the worker takes them in stream order.
+    if (result != CUDA_SUCCESS || !transfer.passed()) return result;
+    return await_stream(session, transfer.context, transfer.stream);
+  }
+  result = for_each_piece(transfer.shape, copy::kMostRemote, [&](const copy::Piece& piece) {
+    return send_copy_and_wait(transfer, transfer.piece(piece, transfer.registered->at(piece.offset),
+                                                       {transfer.plan.completion}));
+  });
+  return result == CUDA_SUCCESS ? after_synchronisation(session) : result;
 }
 
 }  // namespace fargpu::client

@@ -17,6 +17,7 @@
 #include "client/transfer/coherence.h"
 #include "client/transfer/endpoint.h"
 #include "common/copy/copy.h"
+#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 
@@ -69,14 +70,20 @@ void make_plan(Transfer& transfer);
 inline CUresult send_copy(const Transfer& transfer, const copy::Copy& copy,
                           const void* data = nullptr, uint64_t data_bytes = 0) {
   const copy::Words words = encode(copy);
-  return call_fgCopy(transfer.session, transfer.context, words.data(), words.bytes(),
-                     transfer.stream, data, data_bytes);
+  return submit(transfer.session, transfer.context, transfer.stream, Submission::kQueuePlace,
+                [&](uint64_t stream) {
+                  return wire::fgCopy(transfer.session, transfer.context, words.data(),
+                                      words.bytes(), stream, data, data_bytes);
+                });
 }
 inline CUresult send_copy_and_wait(const Transfer& transfer, const copy::Copy& copy,
                                    void* data = nullptr, uint64_t data_bytes = 0) {
   const copy::Words words = encode(copy);
-  return call_fgCopyWait(transfer.session, transfer.context, words.data(), words.bytes(),
-                         transfer.stream, data, data_bytes);
+  return submit(transfer.session, transfer.context, transfer.stream, Submission::kQueuePlace,
+                [&](uint64_t stream) {
+                  return wire::fgCopyWait(transfer.session, transfer.context, words.data(),
+                                          words.bytes(), stream, data, data_bytes);
+                });
 }
 // A piece in a frame, packed if need be.
 CUresult send_in_frame(Transfer& transfer, const copy::Piece& piece, copy::Order order);

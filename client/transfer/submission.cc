@@ -1,4 +1,4 @@
-#include "client/call/submission.h"
+#include "client/transfer/submission.h"
 
 #include <algorithm>
 
@@ -6,6 +6,8 @@
 #include "client/managed/managed_memory.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
+#include "generated/client/wire/context.h"
+#include "generated/client/wire/stream.h"
 
 namespace fargpu::client {
 namespace {
@@ -13,6 +15,51 @@ namespace {
 // The session of the submission on this thread that has sent what the application wrote, for its
 // stream and what it does there; a thread makes one copy at a time.
 thread_local const Session* covered = nullptr;
+
+// Apart from take_place(), so that that needs no more than its registers.
+[[gnu::noinline]] void wait_for_room(Session& session, CUstream stream,
+                                     const ResolvedStream& resolved) {
+  session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state),
+                                     {stream_context_id(stream), resolved.id});
+}
+
+[[gnu::noinline]] void wait_behind_host_functions(Session& session, uint16_t context,
+                                                  const ResolvedStream& resolved, uint32_t places) {
+  if (HostCalls::on_this_thread()) return;
+  const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
+  session.host_turns.enter(state->turns, order_of(resolved), [&] { return session.lost.load(); });
+  const auto query = [&](uint64_t) { return wire::cuStreamQuery(session, context, resolved.id); };
+  session.queue_limit.enter(
+      state->share, session.host_calls,
+      [&] {
+        return synchronise(session, context, Synchronisation::Of::kSome, nullptr, query) !=
+               CUDA_ERROR_NOT_READY;
+      },
+      places);
+}
+
+// A place in the driver's queue, for work that is about to be sent in `context` (wire id). May wait
+// until the GPU has got on with the stream (stream_queue.h), and while functions of the application
+// hold streams (queue_limit.h).
+void take_place(Session& session, uint16_t context, CUstream stream,
+                const ResolvedStream& resolved) {
+  if (resolved.state == nullptr) return;
+  if (!(*resolved.state)->queue.take()) [[unlikely]]
+    wait_for_room(session, stream, resolved);
+  if (session.observers.any(Observers::kHeldStreams)) [[unlikely]]
+    wait_behind_host_functions(session, context, resolved, 1);
+}
+
+// Before that, for work that takes several places: all but the one that take_place() takes.
+void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
+                       uint32_t places) {
+  if (resolved.state == nullptr) return;
+  if (!(*resolved.state)->queue.take_ahead(places))
+    session.queue_marks.wait_for_places(StreamState::queue_of(*resolved.state), places,
+                                        {stream_context_id(stream), resolved.id});
+  if (session.observers.any(Observers::kHeldStreams))
+    wait_behind_host_functions(session, stream_context_id(stream), resolved, places - 1);
+}
 
 }  // namespace
 
@@ -111,6 +158,16 @@ CUresult Synchronisation::finish() {
   if (session_.observers.any(Observers::kManagedMemory)) [[unlikely]]
     session_.managed.work_is_done(managed_mark_);
   return after_synchronisation(session_, mark_);
+}
+
+CUresult await_stream(Session& session, uint16_t context, CUstream stream) {
+  return synchronise(session, context, Synchronisation::Of::kStream, stream,
+                     [&](uint64_t id) { return wire::cuStreamSynchronize(session, context, id); });
+}
+
+CUresult await_context(Session& session, uint16_t context) {
+  return synchronise(session, context, Synchronisation::Of::kContext, nullptr,
+                     [&](uint64_t) { return wire::cuCtxSynchronize(session, context); });
 }
 
 }  // namespace fargpu::client

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "client/entry/call_target.h"
+#include "client/transfer/submission.h"
 #include "common/host/thread.h"
 
 namespace fargpu::client {
@@ -17,7 +18,7 @@ bool find_idle(Session& session) {
   const auto mark = session.pages.mark();
   if (!mark) return true;
   for (const Context* const context : session.contexts.active_of(session.number))
-    if (call_cuCtxSynchronize(session, context->wire_id) != CUDA_SUCCESS) return false;
+    if (await_context(session, context->wire_id) != CUDA_SUCCESS) return false;
   return session.pages.pull(mark) == CUDA_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
-"""C++ of call_cuX and of wire::fgX: arguments -> message -> reply -> outputs.
+"""C++ of wire::cuX, the message of a function (arguments -> message -> reply -> outputs), and of
+call_cuX, the policy around it: handles, streams, waits, tables.
 
-Order: checks and translations (they may themselves make calls), then the Call that holds the send
-lock, then the reply.
+Names of ours end in _: parameters have any names.
 """
 
 import re
@@ -68,7 +68,7 @@ def _is_there(f, a):
     return f"{owner.name} != nullptr && {there}" if owner and owner.optional else there
 
 
-def _prepare_handles(f, a, types, out):
+def _translate_handles(f, a, types, out):
     """An array of handles: their ids, or new ids for what the worker may name."""
     n = a.name
     out.append(f"const uint64_t {n}_count = {_count(f, a)};")
@@ -77,6 +77,7 @@ def _prepare_handles(f, a, types, out):
         there = f"{n} == nullptr ? 0 : {n}_count" if a.optional else f"{n}_count"
         out.append(f"NewHandles {n}_new(session_, {_kind(types, a)}, {there});")
         out.append(f"if (!{n}_new.complete()) return CUDA_ERROR_OUT_OF_MEMORY;")
+        out.append(f"schema::SmallBuffer<uint64_t> {n}_ids({n}_new.data(), {there});")
         return
     if a.member or not a.optional:
         out.append(f"if ({n}_count != 0 && !({_is_there(f, a)})) return CUDA_ERROR_INVALID_VALUE;")
@@ -88,10 +89,17 @@ def _prepare_handles(f, a, types, out):
     out.append("}")
 
 
-def _prepare_members(f, a, types, out):
-    """A struct as it travels: ids for its handles, nothing for its pointers."""
+def _translate_elements(f, a, types, out):
+    """A struct, or an array of them, with ids for handles and the worker's ordinals."""
     n = a.name
-    out.append(f"schema::SmallBuffer<{a.base}> {n}_wire({n}, {n} == nullptr ? 0 : 1);")
+    for array in a.members:
+        if array.shape == "handles":
+            _translate_handles(f, array, types, out)
+        else:
+            _check_length(f, array, out)
+            _copies(f, [array], out)
+    count = f"{n}_count" if a.shape == "array" else "1"
+    out.append(f"schema::SmallBuffer<{a.base}> {n}_wire({n}, {n} == nullptr ? 0 : {count});")
     out.append(f"for ({a.base}& element : {n}_wire) {{")
     for member, kind in a.handles.items():
         get = (
@@ -103,37 +111,31 @@ def _prepare_members(f, a, types, out):
         out.append("  uint64_t id_ = 0;" if member == next(iter(a.handles)) else "  id_ = 0;")
         out.append("  " + _or_return(get))
         out.append(f"  element.{member} = handle_from<decltype(element.{member})>(id_);")
-    for array in a.members:
-        out.append(f"  element.{array.member} = nullptr;")
+    for m in a.members:
+        data = f"const_cast<void*>({m.name}_in.data())"
+        if m.shape == "handles":
+            data = f"static_cast<void*>({m.name}_ids.data())"
+        out.append(f"  element.{m.member} = static_cast<decltype(element.{m.member})>({data});")
     for location in a.locations:
         place = "&element" if location == "." else f"&element.{location}"
         out.append("  " + _or_return(f"location_to_wire(session_, {place})"))
     out.append("}")
-    for array in a.members:
-        if array.shape == "handles":
-            _prepare_handles(f, array, types, out)
-            continue
-        m = array.name
-        out.append(f"const uint64_t {m}_count = {_count(f, array)};")
-        out.append(
-            f"if (!schema::fits({m}_count, sizeof({array.base}))) return CUDA_ERROR_INVALID_VALUE;"
-        )
-        out.append(
-            f"if ({m}_count != 0 && !({_is_there(f, array)})) return CUDA_ERROR_INVALID_VALUE;"
-        )
 
 
-def _prepare(f, a, types, out):
-    """Checks of one argument, and its translation into something that can be put into the
-    message.
+def _is_translated(f, a):
+    """Whether call_<name> makes a copy of it, with what the worker knows. All that a struct points
+    to is read before what lives around the call.
     """
+    arrays = a.members and (f.has_scopes or a != a.as_number)
+    return a.direction != "out" and bool(a.locations or a.handles or arrays)
+
+
+def _translate(f, a, types, out):
+    """What the worker knows instead of an argument, for wire::<name>."""
     n = a.name
-    if a.direction != "in" and not a.optional:
-        out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
     if a.shape == "handles":
-        _prepare_handles(f, a, types, out)
-        return
-    if a.shape == "handle" and a.direction == "in" and not _found_by_scope(f, a):
+        _translate_handles(f, a, types, out)
+    elif a.shape == "handle" and a.direction == "in" and not _found_by_scope(f, a):
         out.append(f"uint64_t {n}_id = 0;")
         if a.kind == "stream" and not a.destroys:
             get = f"stream_to_wire(session_, {n}, &{n}_id)"
@@ -146,50 +148,48 @@ def _prepare(f, a, types, out):
     elif a.shape == "device":
         out.append(f"int32_t {n}_ordinal = 0;")
         out.append(_or_return(f"device_to_wire(session_, {n}, &{n}_ordinal)"))
-    elif a.shape == "cstr" and a.direction == "in":
-        if not a.optional:
-            out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-        out.append(
-            f"const size_t {n}_bytes = {n} == nullptr ? 0 : strnlen({n}, schema::kMaxFieldBytes);"
-        )
-        out.append(f"if ({n}_bytes == schema::kMaxFieldBytes) return CUDA_ERROR_INVALID_VALUE;")
-    if a.shape in ("array", "bytes", "cstr") and a.length:
-        out.append(f"const uint64_t {n}_count = {_count(f, a)};")
-        size = f"sizeof({a.base})" if a.shape == "array" else "1"
-        if not a.bulk and not (a.direction == "out" and a.count):
-            limit = f"!schema::fits({n}_count, {size})"
-            if a.optional and a.direction == "in":
-                limit = f"{_is_there(f, a)} && {limit}"
-            out.append(f"if ({limit}) return CUDA_ERROR_INVALID_VALUE;")
-        if a.direction == "in" and not a.optional:
-            out.append(f"if ({n} == nullptr && {n}_count != 0) return CUDA_ERROR_INVALID_VALUE;")
-    if a.shape == "struct" and a.direction == "in" and not a.optional:
-        out.append(f"if ({n} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-    if a.handles or a.members:
-        _prepare_members(f, a, types, out)
-    if a.locations and a.direction != "out" and not (a.handles or a.members):
-        count = f"{n}_count" if a.shape == "array" else "1"
-        out.append(f"schema::SmallBuffer<{a.base}> {n}_wire({n}, {n} == nullptr ? 0 : {count});")
-        out.append(f"for ({a.base}& element : {n}_wire) {{")
-        for member in a.locations:
-            place = "&element" if member == "." else f"&element.{member}"
-            out.append("  " + _or_return(f"location_to_wire(session_, {place})"))
-        out.append("}")
-    if a.shape == "handle" and a.creates:
+    elif _is_translated(f, a):
+        _translate_elements(f, a, types, out)
+    elif a.shape == "handle" and a.creates:
         out.append(f"NewHandle {n}_new(session_, {_kind(types, a)});")
         out.append(f"const uint64_t {n}_id = {n}_new.id();")
         out.append(f"if ({n}_id == 0) return CUDA_ERROR_OUT_OF_MEMORY;")
 
 
-def _copies(f, out):
-    """What is read from the application's memory is ready before the Call holds the send lock."""
-    for a in f.request_fields:
-        n = a.name
-        if a.direction == "inout" and a.shape in ("scalar", "enum"):
-            out.append(f"const auto {n}_in = *{n};")
-        elif _is_copied(a):
-            size = f"{n}_bytes + 1" if a.shape == "cstr" else _bytes(a)
-            out.append(f"const Input {n}_in({_source(f, a)}, {size});")
+def _check_there(a, out):
+    needed = a.direction != "in" or a.shape in ("struct", "cstr")
+    if needed and not a.optional:
+        out.append(f"if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
+
+
+def _check_length(f, a, out):
+    """Says how long it is, and that the message can hold that."""
+    n = a.name
+    if a.shape == "cstr" and a.direction == "in":
+        out.append(
+            f"const size_t {n}_bytes = {n} == nullptr ? 0 : strnlen({n}, schema::kMaxFieldBytes);"
+        )
+        out.append(f"if ({n}_bytes == schema::kMaxFieldBytes) return CUDA_ERROR_INVALID_VALUE;")
+    if a.shape not in ("array", "bytes", "cstr") or not a.length:
+        return
+    out.append(f"const uint64_t {n}_count = {_count(f, a)};")
+    size = f"sizeof({a.base})" if a.shape == "array" else "1"
+    if not a.bulk and not (a.direction == "out" and a.count):
+        limit = f"!schema::fits({n}_count, {size})"
+        if a.optional and a.direction == "in" and not a.member:
+            limit = f"{_is_there(f, a)} && {limit}"
+        out.append(f"if ({limit}) return CUDA_ERROR_INVALID_VALUE;")
+    if a.member or (a.direction == "in" and not a.optional):
+        there = f"!({_is_there(f, a)})" if a.member else f"{n} == nullptr"
+        out.append(f"if ({there} && {n}_count != 0) return CUDA_ERROR_INVALID_VALUE;")
+
+
+def _copies(f, arguments, out):
+    """What is read from the application's memory is ready before what may make others wait."""
+    for a in arguments:
+        if _is_copied(a):
+            size = f"{a.name}_bytes + 1" if a.shape == "cstr" else _bytes(a)
+            out.append(f"const Input {a.name}_in({_source(f, a)}, {size});")
 
 
 def _is_copied(a):
@@ -218,9 +218,6 @@ def _bytes(a):
 def _variable_bytes(a):
     """What this argument adds to the bound of the message."""
     n = a.name
-    if a.shape == "handles":
-        ids = f"{n}_{'new' if a.direction == 'out' else 'ids'}.bytes()"
-        return f"schema::padded({ids})"
     if a.member:
         return f"schema::padded({n}_count * sizeof({a.base}))"
     if a.shape == "cstr":
@@ -236,15 +233,8 @@ def _variable_bytes(a):
 
 def _set(a, out):
     n, s = a.name, a.accessor
-    if a.shape == "handle":
-        out.append(f"params_.set{s}({n}_id);")
-    elif a.shape == "handles":
-        ids = f"{n}_{'new' if a.direction == 'out' else 'ids'}"
-        out.append(f"params_.set{s}(as_data({ids}.data(), {ids}.bytes()));")
-    elif a.member:
+    if a.member:
         out.append(f"if ({n}_count != 0) params_.set{s}(as_data({n}_in.data(), {_bytes(a)}));")
-    elif a.shape == "device":
-        out.append(f"params_.set{s}({n}_ordinal);")
     elif a.shape == "address":
         out.append(f"params_.set{s}(reinterpret_cast<uint64_t>({n}));")
     elif a.shape in ("scalar", "enum"):
@@ -260,17 +250,14 @@ def _set(a, out):
         out.append(f"{guard}params_.set{s}(as_data({source}.data(), {_bytes(a)}));")
 
 
-def _take(f, a, types, out):
-    """One field of the reply into the application's memory."""
+def _counter(f, a):
+    """The argument that says how many elements there are; None: all."""
+    return next((c for c in f.arguments if c.name == a.count), None) if a.count else None
+
+
+def _take(f, a, out):
+    """One field of the reply into the caller's memory."""
     n, s = a.name, a.accessor
-    if a.shape == "handles":
-        parent = f.parent_of(types.kinds[a.kind]).name
-        counter = next((c for c in f.arguments if c.name == a.count), None)
-        have = f"results_.get{counter.accessor}()" if counter else f"{n}_count"
-        guard = f"{n} != nullptr && " if a.optional else ""
-        take = f"{n}_new.take(results_.get{s}(), {have}, {parent}_id, {n})"
-        out.append(f'if ({guard}!{take}) return malformed("{f.name}");')
-        return
     guard = f"if ({n} != nullptr) " if a.optional else ""
     if a.shape in ("scalar", "enum"):
         value = f"results_.get{s}()"
@@ -282,34 +269,38 @@ def _take(f, a, types, out):
     else:
         if a.shape == "struct":
             size = f"sizeof({a.base})"
-        elif a.count:
-            counter = next(c for c in f.arguments if c.name == a.count)
+        elif counter := _counter(f, a):
             out.append(f"const uint64_t {n}_have = results_.get{counter.accessor}();")
             out.append(f'if ({n}_have > {n}_count) return malformed("{f.name}");')
             size = f"{n}_have" + (f" * sizeof({a.base})" if a.shape == "array" else "")
         else:
             size = f"{n}_count" + (f" * sizeof({a.base})" if a.shape == "array" else "")
         out.append(f'if (!take_data(results_.get{s}(), {n}, {size})) return malformed("{f.name}");')
-        if a.locations:
-            target = f"{n}" if "." in a.locations else f"&{n}->{a.locations[0]}"
-            out.append(f"{guard}location_from_wire(session_, {target});")
 
 
 def _finish(f, types, out):
     """Bookkeeping of the client after a success."""
     for a in f.arguments:
-        if a.shape == "handles":
-            continue
-        if a.shape == "handle" and a.creates:
-            parent = f.parent_of(types.kinds[a.kind])
-            out.append(f"{a.name}_new.created({parent.name + '_id' if parent else ''});")
-            out.append(f"*{a.name} = handle_from<{a.base}>({a.name}_id);")
+        n = a.name
+        parent = f.parent_of(types.kinds[a.kind]) if a.kind and a.creates else None
+        guard = f"{n} != nullptr && " if a.optional else ""
+        if a.shape == "handles" and a.creates:
+            have = f"*{a.count}" if a.count else f"{n}_count"
+            take = f"{n}_new.take({n}_ids.data(), {have}, {parent.name}_id, {n})"
+            out.append(f'if ({guard}!{take}) return malformed("{f.name}");')
+        elif a.shape == "handle" and a.creates:
+            out.append(f"{n}_new.created({parent.name + '_id' if parent else ''});")
+            out.append(f"*{n} = handle_from<{a.base}>({n}_id);")
+        elif a.shape == "handle" and a.destroys:
+            out.append(f"handle_destroyed(session_, {n}_id);")
         elif a.creates == "allocation":
-            out.append(f"allocation_created(session_, context_, *{a.name}, {a.size});")
-        elif a.destroys == "allocation":
-            out.append(f"allocation_destroyed(session_, {a.name});")
-        elif a.destroys:
-            out.append(f"handle_destroyed(session_, {a.name}_id);")
+            out.append(f"allocation_created(session_, context_, *{n}, {a.size});")
+        elif a.locations and a.direction != "in":
+            target = n if "." in a.locations else f"&{n}->{a.locations[0]}"
+            guard = f"if ({n} != nullptr) " if a.optional else ""
+            if a.direction == "inout":
+                out.append(f"{guard}std::memcpy({n}, {n}_wire.data(), {n}_wire.bytes());")
+            out.append(f"{guard}location_from_wire(session_, {target});")
 
 
 def _is_fixed(f):
@@ -317,7 +308,7 @@ def _is_fixed(f):
     return not (f.bulk_in or f.bulk_out or any(_variable_bytes(a) for a in f.request_fields))
 
 
-def _exchange(f, types, out):
+def _exchange(f, out):
     bulk_in, bulk_out = f.bulk_in, f.bulk_out
     body = f"link_.channel().{{}}_body(schema::op_{f.name}, context_, message_.bytes(), "
     bulk = ""
@@ -349,41 +340,59 @@ def _exchange(f, types, out):
         out.append(f"auto results_ = reply_.root<schema::{f.results_type}>();")
         order = sorted(f.reply_fields, key=lambda a: a.shape not in ("scalar", "enum"))
         for a in order:
-            _take(f, a, types, out)
+            _take(f, a, out)
     if bulk_out:
-        expected = (
-            f"results_.get{next(c for c in f.arguments if c.name == bulk_out.count).accessor}()"
-            if bulk_out.count
-            else f"{bulk_out.name}_count"
-        )
-        out.append(f'if (reply_.bulk_bytes != {expected}) return malformed("{f.name}");')
+        counter = _counter(f, bulk_out)
+        here = f"results_.get{counter.accessor}()" if counter else f"{bulk_out.name}_count"
+        out.append(f'if (reply_.bulk_bytes != {here}) return malformed("{f.name}");')
 
 
 def _sent_value(f, a):
     """An argument of call_<name> as wire::<name> takes it."""
+    n = a.name
     if a.shape == "handle":
-        return f"{a.name}_id"
+        return f"{n}_id"
     if a.shape == "device":
-        return f"{a.name}_ordinal"
-    if a.shape == "handles":
-        return f"{a.name}_ids.data()"
-    if f.has_scopes and _is_copied(a):
-        return f"static_cast<{a.ctype}>({a.name}_in.data())"
-    return f"{a.name} == nullptr ? nullptr : {a.name}_wire.data()" if a.locations else a.name
+        return f"{n}_ordinal"
+    if a.shape == "handles" or _is_translated(f, a):
+        value = f"{n}_ids.data()" if a.shape == "handles" else f"{n}_wire.data()"
+        return f"{n} == nullptr ? nullptr : {value}" if a.optional else value
+    if not (f.has_scopes and _is_copied(a)):
+        return n
+    data = f"{n}_in.data()" if a.ctype.startswith("const ") else f"const_cast<void*>({n}_in.data())"
+    return f"static_cast<{a.ctype}>({data})"
+
+
+def _check_counts(f, out):
+    """Values that say lengths are there."""
+    lengths = " ".join(a.length for a in f.arguments)
+    for a in f.arguments:
+        if a.direction == "inout" and re.search(rf"\b{a.name}\b", lengths):
+            out.append(f"if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
+
+
+def _check_values(f, out):
+    for condition, result in f.valid.items():
+        out.append(f"if (!({condition})) return {result};")
 
 
 def policy(f, types):
-    """Lines of the body of call_<name>(Session&, uint16_t context_, ...) around wire::<name>. What
-    lives around the call comes after the application's memory was read: that may wait.
+    """Lines of the body of call_<name>(Session& session_, uint16_t context_, ...) around
+    wire::<name>. What lives around the call comes after the application's memory was read: that may
+    wait.
     """
     out = []
+    _check_counts(f, out)
     for a in f.arguments:
-        if a != a.as_number or (f.has_scopes and _is_copied(a)):
-            _prepare(f, a, types, out)
+        _check_there(a, out)
+        if (f.has_scopes and _is_copied(a)) or (a.shape == "array" and _is_translated(f, a)):
+            _check_length(f, a, out)
+        _translate(f, a, types, out)
+    _check_values(f, out)
     if f.has_scopes:
-        _copies(f, out)
+        _copies(f, f.arguments, out)
     _scopes(f, out)
-    values = ", ".join(["link_", "context_"] + [_sent_value(f, a) for a in f.arguments])
+    values = ", ".join(["session_", "context_"] + [_sent_value(f, a) for a in f.arguments])
     after = []
     _finish(f, types, after)
     if f.synchronises:
@@ -394,29 +403,34 @@ def policy(f, types):
     return [*out, _or_return(f"wire::{f.name}({values})"), *after, *end]
 
 
-def body(f, types):
-    """Lines of the body of call_<name>(Session& session_, uint16_t context_, ...), or, of the mere
-    message of a function, of wire::<name>. Either has a link_.
+def message(f):
+    """Lines of the body of wire::<name>(Link& link_, uint16_t context_, ...), where f is the
+    message of a function (Function.message).
 
-    Names of ours end in _: parameters have any names.
+    Order: checks, then the Call that holds the send lock, then the reply.
     """
     out = []
-    lengths = " ".join(a.length for a in f.arguments)
+    _check_counts(f, out)
     for a in f.arguments:
-        if a.direction == "inout" and re.search(rf"\b{a.name}\b", lengths):
-            out.append(f"if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-    for a in f.arguments:
-        _prepare(f, a, types, out)
-    for condition, result in f.valid.items():
-        out.append(f"if (!({condition})) return {result};")
-    _copies(f, out)
-    _scopes(f, out)
+        _check_there(a, out)
+        _check_length(f, a, out)
+        for array in a.members:
+            _check_length(f, array, out)
+        if a.members:
+            there = f"{a.name} == nullptr ? 0 : 1"
+            out.append(f"schema::SmallBuffer<{a.base}> {a.name}_wire({a.name}, {there});")
+            cleared = " ".join(f"element.{array.member} = nullptr;" for array in a.members)
+            out.append(f"for ({a.base}& element : {a.name}_wire) {{ {cleared} }}")
+    _check_values(f, out)
+    for a in f.request_fields:
+        if a.direction == "inout" and a.shape in ("scalar", "enum"):
+            out.append(f"const auto {a.name}_in = *{a.name};")
+    _copies(f, f.request_fields, out)
     _message(f, out)
     for a in f.request_fields:
         _set(a, out)
-    _exchange(f, types, out)
-    _finish(f, types, out)
-    out.append("return done_.finish();" if f.synchronises else "return CUDA_SUCCESS;")
+    _exchange(f, out)
+    out.append("return CUDA_SUCCESS;")
     return out
 
 

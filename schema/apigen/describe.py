@@ -38,7 +38,7 @@ KEYS = (
     "capture",
     "meaning",
 )
-# What a success says is done: client/call/submission.h, Synchronisation::Of.
+# What a success says is done: client/transfer/submission.h, Synchronisation::Of.
 SYNCHRONISES = {"some": "kSome", "stream": "kStream", "context": "kContext"}
 # What becomes of a call during a capture, in the captured stream and beside it.
 CAPTURES = {

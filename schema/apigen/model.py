@@ -59,10 +59,22 @@ class Argument:
         if self.shape in ("handle", "device"):
             ctype = "uint64_t" if self.shape == "handle" else "int32_t"
             return Argument(self.name, ctype, ctype, "scalar", capnp=self.capnp)
+        numbers = replace(
+            self,
+            locations=[],
+            handles={},
+            members=[array.as_number for array in self.members],
+            creates="",
+        )
         if self.shape == "handles":
-            ids = {"ctype": "const uint64_t*", "base": "uint64_t", "shape": "array", "kind": ""}
-            return replace(self, **ids)
-        return replace(self, locations=[], creates="", destroys="")
+            # Of what is made, ids go there, and those that the worker names come back.
+            made = self.direction == "out"
+            numbers.ctype = "uint64_t*" if made else "const uint64_t*"
+            numbers.direction = "inout" if made else "in"
+            numbers.base, numbers.shape, numbers.kind = "uint64_t", "array", ""
+            if self.pointer:
+                numbers.pointer = f"reinterpret_cast<const uint64_t*>({self.pointer})"
+        return numbers
 
     @property
     def in_request(self):
@@ -249,7 +261,7 @@ class Function(Signature):
 
     @property
     def has_scopes(self):
-        """Whether something lives around the sending (client/call/submission.h)."""
+        """Whether something lives around the sending (client/transfer/submission.h)."""
         return bool(self.drains or self.synchronises or self.submits)
 
     @property
@@ -263,6 +275,7 @@ class Function(Signature):
             works=False,
             synchronises="",
             capture="free",
+            valid={} if self.has_policy else self.valid,
         )
 
     @property
@@ -301,6 +314,10 @@ class Chapter:
     @property
     def internal(self):
         return any(f.internal for f in self.functions)
+
+    @property
+    def with_policy(self):
+        return [f for f in self.messages if f.has_policy]
 
 
 @dataclass

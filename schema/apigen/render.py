@@ -51,6 +51,7 @@ TEMPLATES = {  # folder of generated files -> where their templates are
     "rpc": _ROOT / "common/rpc/templates",
     "client": _ROOT / "client/templates",
     "client/wire": _ROOT / "client/wire/templates",
+    "client/work": _ROOT / "client/work/templates",
     "client/exports": _ROOT / "client/exports/templates",
     "client/nvml": _ROOT / "client/nvml/templates",
     "client/nvml/exports": _ROOT / "client/nvml/exports/templates",
@@ -80,8 +81,9 @@ def _action(f, by_name):
     values = "".join(f", {a.name}" for a in f.arguments)
     if f.via and by_name[f.via].client_manual:
         return f"manual_{f.via}({', '.join([a.name for a in f.arguments] + ['nullptr'])})"
-    call = f"call_{f.via}" if f.via else f"call_{f.name}"
     last = ", nullptr" if f.via else ""
+    sent = by_name[f.via] if f.via else f
+    call = f"call_{sent.name}" if sent.has_policy else f"wire::{sent.name}"
     return (
         f"[&] {{ const CallTarget target_ = {f.target}; "
         f"return {call}(target_.session, target_.context{values}{last}); }}()"
@@ -146,25 +148,26 @@ def _opcode_rows(entries):
 
 
 def _put_calls(put, chapter, types):
-    """What sends a chapter's messages. Ours have a function for the message alone."""
-    messages = [f.message for f in chapter.messages if f.internal]
-    if messages:
-        put(f"client/wire/{chapter.name}.h", "wire.h.j2", chapter=chapter, functions=messages)
-        put(
-            f"client/wire/{chapter.name}.cc",
-            "wire.cc.j2",
-            chapter=chapter,
-            functions=messages,
-            body=lambda f: cpp_call.body(f, types),
-        )
-    functions = [f for f in chapter.messages if f.has_policy or not f.internal]
-    put(f"client/{chapter.name}_calls.h", "calls.h.j2", chapter=chapter, functions=functions)
+    """What sends a chapter's messages: the message alone, and what else a call does."""
+    messages = [f.message for f in chapter.messages]
+    put(f"client/wire/{chapter.name}.h", "wire.h.j2", chapter=chapter, functions=messages)
     put(
-        f"client/{chapter.name}_calls.cc",
-        "calls.cc.j2",
+        f"client/wire/{chapter.name}.cc",
+        "wire.cc.j2",
+        chapter=chapter,
+        functions=messages,
+        body=cpp_call.message,
+    )
+    functions = chapter.with_policy
+    if not functions:
+        return
+    put(f"client/work/{chapter.name}.h", "work.h.j2", chapter=chapter, functions=functions)
+    put(
+        f"client/work/{chapter.name}.cc",
+        "work.cc.j2",
         chapter=chapter,
         functions=functions,
-        body=lambda f: (cpp_call.policy if f.internal else cpp_call.body)(f, types),
+        body=lambda f: cpp_call.policy(f, types),
     )
 
 
@@ -220,7 +223,7 @@ def render(api, entries, nvml_entries=None):
                 members=cpp_dispatch.members,
                 values=cpp_dispatch.member_values,
             )
-    put("client/calls.h", "all_calls.h.j2", chapters=with_messages)
+    put("client/work/calls.h", "calls.h.j2", chapters=with_messages)
     by_hand = manual.expected(api, "client")
     by_name = {f.name: f for f in api.functions}
     groups = [(c.title, [f for f in by_hand if f.chapter == c.name]) for c in api.chapters]
@@ -244,13 +247,15 @@ def render(api, entries, nvml_entries=None):
                 has_via=any(f.via for f in functions),
                 items=cpp_trace.items,
             )
+    elsewhere = [f for f in api.functions if f.header]
     put("client/proc_table.h", "proc_table.h.j2")
     put(
         "client/proc_table.cc",
         "proc_table.cc.j2",
         entries=proc_entries(api),
-        elsewhere=[f for f in api.functions if f.header],
+        elsewhere=elsewhere,
     )
+    put("client/exports/elsewhere.cc", "elsewhere.cc.j2", functions=elsewhere)
     former = [f for f in api.functions if f.name in _FORMER]
     put(
         "server/driver_table.h", "driver_table.h.j2", functions=driver_functions(api), former=former

@@ -79,11 +79,17 @@ class Graphs(Description):
 
     def test_arrays_of_handles_travel_as_ids(self):
         self.holds(
-            "client/demo_calls.cc",
+            "client/work/demo.cc",
             "call_cuGraphAddDependencies_v2",
             "required_to_wire(session_, rpc::HandleKind::kGraphNode, from[i_], "
             "from_ids.data() + i_)",
-            "params_.setTo(as_data(to_ids.data(), to_ids.bytes()));",
+            "wire::cuGraphAddDependencies_v2(session_, context_, hGraph_id, from_ids.data(), ",
+        )
+        self.holds(
+            "client/wire/demo.cc",
+            "cuGraphAddDependencies_v2",
+            "const uint64_t* from, const uint64_t* to, ",
+            "params_.setTo(as_data(to_in.data(), to_count * sizeof(uint64_t)));",
         )
         self.holds(
             "server/demo_dispatch.cc",
@@ -95,16 +101,22 @@ class Graphs(Description):
 
     def test_structs_travel_with_what_they_point_to(self):
         self.holds(
-            "client/demo_calls.cc",
+            "client/work/demo.cc",
             "call_cuGraphAddKernelNode_v2",
             "optional_to_wire(session_, rpc::HandleKind::kKernel, element.kern, &id_)",
             "phGraphNode_new.created(hGraph_id);",
         )
         self.holds(
-            "client/demo_calls.cc",
-            "call_cuGraphAddBatchMemOpNode",
+            "client/wire/demo.cc",
+            "cuGraphAddBatchMemOpNode",
             "element.paramArray = nullptr;",
             "nodeParams == nullptr ? 0 : static_cast<uint64_t>(nodeParams->count)",
+        )
+        self.holds(
+            "client/work/demo.cc",
+            "call_cuGraphAddExternalSemaphoresSignalNode",
+            "(static_cast<void*>(nodeParams_extSemArray_ids.data()))",
+            "(const_cast<void*>(nodeParams_paramsArray_in.data()))",
         )
         self.holds(
             "server/demo_dispatch.cc",
@@ -122,12 +134,19 @@ class Graphs(Description):
 
     def test_the_worker_names_objects(self):
         self.holds(
-            "client/demo_calls.cc",
+            "client/work/demo.cc",
             "call_cuGraphGetNodes",
             "if (numNodes == nullptr) return CUDA_ERROR_INVALID_VALUE;",
             "static_cast<uint64_t>((*numNodes))",
             "NewHandles nodes_new(session_, rpc::HandleKind::kGraphNode",
-            "nodes_new.take(results_.getNodes(), results_.getNumNodes(), hGraph_id, nodes)",
+            "nodes == nullptr ? nullptr : nodes_ids.data()",
+            "nodes_new.take(nodes_ids.data(), *numNodes, hGraph_id, nodes)",
+        )
+        self.holds(
+            "client/wire/demo.cc",
+            "cuGraphGetNodes",
+            "if (nodes_have > nodes_count) return malformed",
+            "take_data(results_.getNodes(), nodes, nodes_have * sizeof(uint64_t))",
         )
         self.holds(
             "server/demo_dispatch.cc",
@@ -165,9 +184,10 @@ class Graphs(Description):
         )
         includes = [f"-I{i}" for i in (self.folder, ROOT, *OPTIONS.include)]
         for source in (
-            "generated/client/demo_calls.cc",
-            "generated/client/internal_calls.cc",
+            "generated/client/wire/demo.cc",
             "generated/client/wire/internal.cc",
+            "generated/client/work/demo.cc",
+            "generated/client/work/internal.cc",
             "generated/server/demo_dispatch.cc",
             "use.cc",
         ):

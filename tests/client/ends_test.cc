@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/call/client_support.h"
 #include "client/entry/object_ends.h"
+#include "client/entry/to_wire.h"
 #include "client/object/context_storage.h"
 #include "client/object/image_records.h"
 #include "generated/schema/opcodes.h"
@@ -120,9 +120,6 @@ TEST(Ends, AnArrayOfNewHandlesTakesWhatTheWorkerNames) {
     Session& session = *Process::get().session(0);
     const uint64_t graph = made(session, Kind::kGraph);
     const uint64_t known = made(session, Kind::kGraphNode, graph);
-    const auto answer = [](const std::vector<uint64_t>& ids) {
-      return as_data(ids.data(), ids.size() * sizeof(uint64_t));
-    };
     uint64_t first = 0, unused = 0;
     {
       NewHandles nodes(session, Kind::kGraphNode, 3);
@@ -130,11 +127,10 @@ TEST(Ends, AnArrayOfNewHandlesTakesWhatTheWorkerNames) {
       first = nodes.data()[0];
       unused = nodes.data()[2];
       CUgraphNode out[3]{};
-      EXPECT_FALSE(nodes.take(answer({graph}), 1, graph, out)) << "of another kind";
-      EXPECT_FALSE(nodes.take(answer({first + 64}), 2, graph, out)) << "fewer than it says";
-      EXPECT_FALSE(nodes.take(answer({1, 2, 3, 4}), 4, graph, out)) << "more than there is room";
-      const std::vector<uint64_t> ids{known, first};
-      ASSERT_TRUE(nodes.take(answer(ids), 2, graph, out));
+      EXPECT_FALSE(nodes.take(&graph, 1, graph, out)) << "of another kind";
+      const uint64_t ids[]{known, first, 1, 2};
+      EXPECT_FALSE(nodes.take(ids, 4, graph, out)) << "more than there is room";
+      ASSERT_TRUE(nodes.take(ids, 2, graph, out));
       EXPECT_EQ(out[0], reinterpret_cast<CUgraphNode>(known));
       EXPECT_EQ(out[1], reinterpret_cast<CUgraphNode>(first));
     }

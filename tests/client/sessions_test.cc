@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/call/client_support.h"
 #include "client/entry/call_target.h"
+#include "client/entry/to_wire.h"
 #include "client/object/image_records.h"
 #include "generated/schema/opcodes.h"
 #include "tests/client/two_sessions.h"

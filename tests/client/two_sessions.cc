@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "client/call/call.h"
+#include "client/entry/call.h"
 #include "common/bootstrap/agreement.h"
 #include "common/transport/loopback/loopback.h"
 #include "generated/schema/internal.capnp.h"

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "client/capture/captures.h"
-#include "client/entry/send_work.h"
 #include "client/image/launch.h"
 #include "client/image/launch_attributes.h"
 #include "client/image/load.h"
@@ -14,8 +13,8 @@
 #include "client/object/launch_blocking.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/host_functions.h"
+#include "client/transfer/submission.h"
 #include "common/wire/fixed_message.h"
-#include "generated/client/internal_calls.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
 

@@ -10,7 +10,6 @@
 #include "client/image/load.h"
 #include "client/manual/common.h"
 #include "common/base/log.h"
-#include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {

@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "client/call/capture.h"
-#include "client/call/submission.h"
 #include "client/image/launch.h"
 #include "client/image/load.h"
 #include "client/image/twins.h"
 #include "client/manual/common.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/ordered_copy.h"
-#include "generated/client/wire/internal.h"
+#include "client/transfer/submission.h"
 
 namespace fargpu::client {
 namespace {

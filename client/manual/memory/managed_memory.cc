@@ -23,7 +23,7 @@ CUresult manual_cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdev
   if (!region || region->kind != MemoryKind::kManaged)
     region = target.session.host_memory.find(dptr);
   if (!region || region->kind == MemoryKind::kRegistered)
-    return call_cuMemGetAddressRange_v2(target.session, target.context, pbase, psize, dptr);
+    return wire::cuMemGetAddressRange_v2(target.session, target.context, pbase, psize, dptr);
   if (pbase != nullptr) *pbase = region->base;
   if (psize != nullptr) *psize = region->bytes;
   return CUDA_SUCCESS;

@@ -115,7 +115,7 @@ CUresult manual_cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CU
   if (shareData_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_memory(ptr);
   return sharing(target.session, [&] {
-    return call_cuMemPoolExportPointer(target.session, target.context, shareData_out, ptr);
+    return wire::cuMemPoolExportPointer(target.session, target.context, shareData_out, ptr);
   });
 }
 

@@ -158,7 +158,7 @@ CUresult manual_cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of_memory(dptr);
   return sharing(target.session, [&] {
-    return call_cuIpcGetMemHandle(target.session, target.context, pHandle, dptr);
+    return wire::cuIpcGetMemHandle(target.session, target.context, pHandle, dptr);
   });
 }
 

@@ -216,7 +216,7 @@ CUresult manual_cuPointerSetAttribute(const void* value, CUpointer_attribute att
     return CUDA_SUCCESS;
   }
   const CUresult result =
-      call_cuPointerSetAttribute(target.session, target.context, value, attribute, ptr);
+      wire::cuPointerSetAttribute(target.session, target.context, value, attribute, ptr);
   if (result == CUDA_SUCCESS) target.session.device_memory.change(ptr, remember);
   return result;
 }

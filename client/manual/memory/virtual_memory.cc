@@ -29,7 +29,8 @@ CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignm
   return allocate_apart(
       session, "cuMemAddressReserve", ptr,
       [&] {
-        return call_cuMemAddressReserve(session, target.context, ptr, size, alignment, addr, flags);
+        return wire::cuMemAddressReserve(session, target.context, ptr, size, alignment, addr,
+                                         flags);
       },
       [&] {
         if (taken_by_other(session, *ptr, size)) return false;
@@ -37,7 +38,7 @@ CUresult manual_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignm
             {.base = *ptr, .bytes = size, .kind = MemoryKind::kVirtual, .session = &session});
         return true;
       },
-      [&](CUdeviceptr each) { (void)call_cuMemAddressFree(session, target.context, each, size); });
+      [&](CUdeviceptr each) { (void)wire::cuMemAddressFree(session, target.context, each, size); });
 }
 
 CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
@@ -45,7 +46,7 @@ CUresult manual_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   if (is_managed(target.session, ptr)) return CUDA_ERROR_INVALID_VALUE;
   // First, since the address may be given out again before the answer is seen here.
   const auto region = target.session.reservations.erase(ptr);
-  const CUresult result = call_cuMemAddressFree(target.session, target.context, ptr, size);
+  const CUresult result = wire::cuMemAddressFree(target.session, target.context, ptr, size);
   if (result != CUDA_SUCCESS && region) target.session.reservations.insert(*region);
   return result;
 }
@@ -121,7 +122,7 @@ CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
   HeldWork::finish_with({ptr, size});
   const CallTarget target = CallTarget::of_memory(ptr);
   if (is_managed(target.session, ptr)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = call_cuMemUnmap(target.session, target.context, ptr, size);
+  const CUresult result = wire::cuMemUnmap(target.session, target.context, ptr, size);
   if (result != CUDA_SUCCESS) return result;
   target.session.device_memory.erase_if([&](const Region& region) {
     if (region.session != &target.session || region.kind != MemoryKind::kVirtual ||

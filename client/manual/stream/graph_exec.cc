@@ -1,8 +1,8 @@
 // Executable graphs.
 #include <vector>
 
-#include "client/call/call.h"
 #include "client/capture/captures.h"
+#include "client/entry/call.h"
 #include "client/graph/executable_graph.h"
 #include "client/graph/typed_params.h"
 #include "generated/client/manual.h"

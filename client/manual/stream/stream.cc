@@ -43,8 +43,9 @@ CUresult manual_cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   Session& session = CallTarget::of_current().session;
   const Context& context = *named_current();
   const NewStream kind{schema::kPlainStream, Flags, 0};
-  return note_made(session, phStream, Flags, 0, make_stream(session, context, kind, phStream, [&] {
-                     return call_cuStreamCreate(session, context.wire_id, phStream, Flags);
+  return note_made(session, phStream, Flags, 0,
+                   make_stream(session, context, kind, phStream, [&](uint64_t id) {
+                     return wire::cuStreamCreate(session, context.wire_id, id, Flags);
                    }));
 }
 
@@ -56,8 +57,8 @@ CUresult manual_cuStreamCreateWithPriority(CUstream* phStream, unsigned int flag
   const Context& context = *named_current();
   // A priority outside the device's range is clamped by the driver.
   const NewStream kind{schema::kStreamWithPriority, flags, priority};
-  const CUresult result = make_stream(session, context, kind, phStream, [&] {
-    return call_cuStreamCreateWithPriority(session, context.wire_id, phStream, flags, priority);
+  const CUresult result = make_stream(session, context, kind, phStream, [&](uint64_t id) {
+    return wire::cuStreamCreateWithPriority(session, context.wire_id, id, flags, priority);
   });
   return note_made(session, phStream, flags, priority, result);
 }
@@ -77,9 +78,8 @@ CUresult manual_cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, 
   Session& session = *green->session;
   const ContextScope scope(green);
   const NewStream kind{schema::kStreamOfGreenContext, flags, priority};
-  const CUresult result = make_stream(session, *green, kind, phStream, [&] {
-    return call_cuGreenCtxStreamCreate(session, green->wire_id, phStream, greenCtx, flags,
-                                       priority);
+  const CUresult result = make_stream(session, *green, kind, phStream, [&](uint64_t id) {
+    return wire::cuGreenCtxStreamCreate(session, green->wire_id, id, green->green, flags, priority);
   });
   return note_made(session, phStream, flags, priority, result);
 }

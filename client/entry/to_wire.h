@@ -1,14 +1,13 @@
-// Used by generated client code only: the translations of every call_cuX.
+// What messages have instead of the application's arguments: ids for handles, the worker's ordinals
+// for devices. Used by generated code, and where a message is made or sent by hand.
 #pragma once
 
-#include <capnp/message.h>
 #include <cuda.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "client/call/call.h"
-#include "client/call/submission.h"
+#include "client/entry/call.h"
 #include "client/link/message.h"
 #include "common/rpc/handle_kind.h"
 #include "schema/support/small_buffer.h"
@@ -50,6 +49,20 @@ CUresult optional_to_wire(Session& session, rpc::HandleKind kind, Handle handle,
   return handle_value(handle) == 0 ? CUDA_SUCCESS : required_to_wire(session, kind, handle, id);
 }
 
+// Makes an object: `message(id)` sends the id that it will have. `parent`: as created() takes it.
+template <typename Handle, typename Message>
+CUresult make_object(Session& session, rpc::HandleKind kind, Handle* made, Message&& message,
+                     uint64_t parent = 0) {
+  return without_exception([&]() -> CUresult {
+    NewHandle object(session, kind);
+    if (object.id() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (const CUresult result = message(object.id()); result != CUDA_SUCCESS) return result;
+    object.created(parent);
+    *made = handle_from<Handle>(object.id());
+    return CUDA_SUCCESS;
+  });
+}
+
 // Ids for objects that the worker may name in its answer: those that it knows by other ids already
 // keep them. Ids that it does not use are free again.
 class NewHandles {
@@ -67,15 +80,13 @@ class NewHandles {
   // False: the program has as many objects as there may be.
   bool complete() { return std::find(ids_.begin(), ids_.end(), uint64_t{0}) == ids_.end(); }
   const uint64_t* data() { return ids_.data(); }
-  size_t bytes() const { return ids_.bytes(); }
   // The first `have` objects of the answer, which are `parent`'s, as handles. False: the worker
   // names what is neither one of these ids nor a live object.
   template <typename Handle>
-  bool take(capnp::Data::Reader answer, uint64_t have, uint64_t parent, Handle* to) {
-    if (have > count_ || answer.size() != have * sizeof(uint64_t)) return false;
+  bool take(const uint64_t* answer, uint64_t have, uint64_t parent, Handle* to) {
+    if (have > count_) return false;
     for (size_t i = 0; i < have; ++i) {
-      uint64_t id = 0;
-      std::memcpy(&id, answer.begin() + i * sizeof id, sizeof id);
+      const uint64_t id = answer[i];
       uint64_t* const ours = std::find(ids_.begin(), ids_.end(), id);
       if (id != 0 && ours != ids_.end()) {
         *ours = 0;

@@ -1,6 +1,6 @@
-// The two ways in which a call is ordered with the work of streams. Generated wire halves hold one
-// of these where the description says so (schema/README.md), hand-written halves where they send
-// by themselves.
+// The two ways in which a call is ordered with the work of streams. Generated calls hold one of
+// these where the description says so (schema/README.md), hand-written code where it sends messages
+// by itself.
 //
 //   Submission       the call puts work into a stream: `works`, `queues`, or `capture: captured`
 //   Synchronisation  a success of the call says that work is done: `synchronises`
@@ -15,12 +15,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
+
+#include "client/entry/call.h"
+#include "client/process/session.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
-
-class Session;
-struct ResolvedStream;  // client/entry/streams.h
-struct StreamState;     // client/stream/stream_state.h
 
 // Work on its way into a stream. There is no other way in. What a captured stream is given does not
 // come here: it became a node of a graph in the entry (client/call/capture.h).
@@ -71,6 +72,30 @@ class Submission {
   uint64_t stream_ = 0;
 };
 
+// Sends work: `message(stream)` is given the stream's id on the wire.
+template <typename Message>
+CUresult submit(Session& session, uint16_t context, CUstream stream, unsigned needs,
+                Message&& message) {
+  return without_exception([&]() -> CUresult {
+    const Submission work(session, context, stream, needs);
+    return work.result() == CUDA_SUCCESS ? message(work.stream()) : work.result();
+  });
+}
+// The same where the message is made by hand: `body(stream)` has bytes().
+template <typename Body>
+CUresult send_work(const CallTarget& target, uint16_t opcode, CUstream stream, Body&& body) {
+  if (!target.session.knows(opcode)) [[unlikely]]
+    return target.session.unknown(schema::opcode_name(opcode));
+  const unsigned needs = Submission::kHostMemory | Submission::kQueuePlace;
+  return submit(target.session, target.context, stream, needs, [&](uint64_t id) -> CUresult {
+    const auto& message = body(id);
+    int32_t result = CUDA_SUCCESS;
+    const Status sent =
+        target.session.channel().send_body(opcode, target.context, message.bytes(), &result);
+    return sent.ok() ? static_cast<CUresult>(result) : from_status(sent);
+  });
+}
+
 // Before a submission that takes `places` in the driver's queue of its stream: all but the one that
 // the submission takes itself.
 CUresult take_places(Session& session, uint64_t places, CUstream stream);
@@ -103,5 +128,20 @@ class Synchronisation {
   std::optional<uint64_t> mark_;
   std::optional<uint64_t> managed_mark_;
 };
+
+// Waits: `message(stream)` is given the stream's id on the wire (kStream).
+template <typename Message>
+CUresult synchronise(Session& session, uint16_t context, Synchronisation::Of of, CUstream stream,
+                     Message&& message) {
+  return without_exception([&]() -> CUresult {
+    Synchronisation done(session, context, of, stream);
+    CUresult result = done.result();
+    if (result == CUDA_SUCCESS) result = message(done.stream());
+    return result == CUDA_SUCCESS ? done.finish() : result;
+  });
+}
+// For all work of a stream, of a context.
+CUresult await_stream(Session& session, uint16_t context, CUstream stream);
+CUresult await_context(Session& session, uint16_t context);
 
 }  // namespace fargpu::client

@@ -4,8 +4,8 @@
 //   cuX          exported C entry (generated): CallScope checks state, traces, then calls
 //                manual_cuX or call_cuX
 //   manual_cuX   hand-written body in client/manual/ (call classes local and manual)
-//   call_cuX     generated: looks handles up, encodes the arguments, sends, waits if the class says
-//                so, decodes the outputs; call_fgX leaves the message to wire::fgX
+//   call_cuX     generated (generated/client/work): looks handles up, submits work, keeps tables;
+//                wire::cuX has the message. A message without such policy is called by itself
 // No exception leaves any of them. Thread safe unless said otherwise.
 #pragma once
 
@@ -107,9 +107,6 @@ const void* context_of_memory(CUdeviceptr pointer);
 // default streams of its own. 0: none.
 uint16_t stream_context_id(CUstream stream);
 
-// The connection of a session, which is not known here.
-Link& link_of(Session& session);
-
 // Handles. An application's handle value IS the typed id, made by the client
 // (common/rpc/handle_kind.h). 0 stays 0. Streams also pass CU_STREAM_LEGACY (1).
 //
@@ -185,10 +182,9 @@ void handle_destroyed(Session& session, uint64_t id);
 CUresult device_to_wire(Session& session, CUdevice device, int32_t* ordinal);
 // The other way; CU_DEVICE_INVALID when no visible device stands for it.
 CUdevice device_from_wire(Session& session, int32_t ordinal);
-// Device memory made or freed through a generated call, for the table behind cuPointerGetAttribute
-// and cuMemcpy. `context`: wire id.
+// Device memory that a message made, for the table behind cuPointerGetAttribute and cuMemcpy.
+// `context`: wire id.
 void allocation_created(Session& session, uint16_t context, CUdeviceptr pointer, size_t bytes);
-void allocation_destroyed(Session& session, CUdeviceptr pointer);
 
 // Runs the body of an exported function; what it throws (only memory can run out there) becomes a
 // result.
