@@ -324,6 +324,7 @@ void attributes_stay_with_their_nodes() {
        {cudaLaunchAttributePriority, cudaLaunchAttributeCooperative,
         cudaLaunchAttributeProgrammaticStreamSerialization}) {
     CHECK(cudaMemset(a, 0, kWords * sizeof(unsigned)));
+    CHECK(cudaDeviceSynchronize());  // as in Memory
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     put<<<1, kWords, 0, stream>>>(a, 1, kWords);
     cudaLaunchConfig_t config{};
