@@ -33,7 +33,7 @@ inline CUresult malformed(const char* name) {
 
 // Runs `body` (CUresult()); exceptions of Cap'n Proto and the standard library become a status.
 template <typename Body>
-CUresult guarded(const char* name, Body&& body) noexcept {
+[[gnu::always_inline]] inline CUresult guarded(const char* name, Body&& body) noexcept {
   try {
     return body();
   } catch (const kj::Exception& error) {
