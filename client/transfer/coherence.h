@@ -1,6 +1,6 @@
 // The application's mapped memory and the worker's mirrors of it (Pages) are made equal.
 //
-// Calls say that they need it by Submission and Synchronisation (submission.h); these are the steps,
+// Calls say that they need it by Submission and Synchronisation (submission.h). These are steps,
 // for what is no call of its own. Each costs one relaxed load while no memory is exposed
 // (exposure.h). Any thread; no context is needed.
 #pragma once
