@@ -1,5 +1,6 @@
 #include "common/host/mapped_memory.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -21,8 +22,8 @@ bool is_mapped(uint64_t address) {
   return ::mincore(as_pointer(page_of(address)), kPageBytes, &resident) == 0 || errno != ENOMEM;
 }
 
-// Calls visit(begin, end, permissions) for the mappings of the process in order, until it says
-// false. False: they cannot be read.
+// Calls visit(begin, end, permissions, name) for the mappings of the process in order, until it
+// says false. False: they cannot be read.
 template <typename Visit>
 bool for_each_mapping(const Visit& visit) {
   std::FILE* const maps = std::fopen("/proc/self/maps", "re");
@@ -31,9 +32,10 @@ bool for_each_mapping(const Visit& visit) {
   bool at_begin = true, go_on = true;
   while (go_on && std::fgets(line, sizeof line, maps) != nullptr) {
     unsigned long long begin = 0, end = 0;
-    char permissions[8] = {};
-    if (at_begin && std::sscanf(line, "%llx-%llx %7s", &begin, &end, permissions) == 3)
-      go_on = visit(uint64_t{begin}, uint64_t{end}, permissions);
+    char permissions[8] = {}, name[8] = {};
+    if (at_begin &&
+        std::sscanf(line, "%llx-%llx %7s %*s %*s %*s %7s", &begin, &end, permissions, name) >= 3)
+      go_on = visit(uint64_t{begin}, uint64_t{end}, permissions, name);
     at_begin = std::strchr(line, '\n') != nullptr;
   }
   std::fclose(maps);
@@ -43,27 +45,57 @@ bool for_each_mapping(const Visit& visit) {
 bool is_mapped_for(uint64_t begin, uint64_t end, MemoryUse use) {
   uint64_t reached = begin;
   const size_t wanted = use == MemoryUse::kRead ? 0 : 1;
-  const bool looked = for_each_mapping([&](uint64_t from, uint64_t until, const char* permissions) {
-    if (until <= reached) return true;
-    if (from > reached || permissions[wanted] == '-') return false;
-    reached = until;
-    return reached < end;
-  });
+  const bool looked =
+      for_each_mapping([&](uint64_t from, uint64_t until, const char* permissions, const char*) {
+        if (until <= reached) return true;
+        if (from > reached || permissions[wanted] == '-') return false;
+        reached = until;
+        return reached < end;
+      });
   return !looked || reached >= end;
 }
 
+bool is_on_this_stack(uint64_t begin, uint64_t end) {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return true;
+  void* stack = nullptr;
+  size_t bytes = 0;
+  ::pthread_attr_getstack(&attributes, &stack, &bytes);
+  ::pthread_attr_destroy(&attributes);
+  const auto lowest = reinterpret_cast<uint64_t>(stack);
+  return begin < lowest + bytes && end > lowest;
+}
+
 }  // namespace
+
+bool is_own_mapping(uint64_t begin, uint64_t end) {
+  constexpr uint64_t kHeap = uint64_t{64} << 20;  // of a thread, and its alignment
+  const KeepErrno keep;
+  if (is_on_this_stack(begin, end)) return false;
+  bool own = false;
+  (void)for_each_mapping(
+      [&](uint64_t from, uint64_t until, const char* permissions, const char* name) {
+        if (until <= begin) return true;
+        const bool is_heap = from % kHeap == 0 && until - from <= kHeap;
+        const bool has_name = name[0] != '\0' && std::strncmp(name, "[anon:", 6) != 0;
+        own = from <= begin && end <= until && std::strcmp(permissions, "rw-p") == 0 && !has_name &&
+              !is_heap;
+        return false;
+      });
+  return own;
+}
 
 uint64_t end_of_hole(uint64_t address) {
   const KeepErrno keep;
   if (is_mapped(address)) return 0;
   const uint64_t page_end = page_of(address) + kPageBytes;
   uint64_t end = UINT64_MAX;
-  const bool looked = for_each_mapping([&](uint64_t from, uint64_t until, const char*) {
-    if (until <= address) return true;
-    end = from;
-    return false;
-  });
+  const bool looked =
+      for_each_mapping([&](uint64_t from, uint64_t until, const char*, const char*) {
+        if (until <= address) return true;
+        end = from;
+        return false;
+      });
   return looked ? std::max(end, page_end) : page_end;
 }
 
