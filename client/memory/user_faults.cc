@@ -28,14 +28,39 @@ constexpr auto kLookAtClosed = std::chrono::milliseconds(5);
 constexpr uint64_t kProtectsFiles = uint64_t{1} << 12;  // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 constexpr uint64_t kReadOnly = uint64_t{1} << 1;        // UFFDIO_CONTINUE_MODE_WP
 
+constexpr uint64_t kCanMove = uint64_t{1} << 16;  // UFFD_FEATURE_MOVE
+struct Move {
+  uint64_t to, from, bytes, mode;
+  int64_t moved;
+};
+constexpr unsigned long kMove = _IOWR(UFFDIO, 0x05, Move);  // UFFDIO_MOVE
+constexpr uint64_t kAllowHoles = uint64_t{1} << 1;          // UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES
+
+uint64_t features_of(UserFaults::Kind kind) {
+  switch (kind) {
+    case UserFaults::Kind::kAccesses:
+      return UFFD_FEATURE_MINOR_SHMEM;
+    case UserFaults::Kind::kWrites:
+      return UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_PAGEFAULT_FLAG_WP | kProtectsFiles;
+    case UserFaults::Kind::kMoves:
+      return kCanMove | UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_REMAP |
+             UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP;
+    case UserFaults::Kind::kKeeps:
+      return kCanMove | UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+  }
+  return 0;
+}
+
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
 struct uffdio_register registration(uint64_t address, uint64_t bytes, UserFaults::Kind kind) {
   struct uffdio_register range = {};
   range.range = {address, bytes};
-  range.mode = UFFDIO_REGISTER_MODE_MINOR;
-  if (kind == UserFaults::Kind::kWrites)
-    range.mode |= UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP;
+  const bool is_file = kind == UserFaults::Kind::kAccesses || kind == UserFaults::Kind::kWrites;
+  if (is_file) range.mode |= UFFDIO_REGISTER_MODE_MINOR;
+  if (kind != UserFaults::Kind::kAccesses) range.mode |= UFFDIO_REGISTER_MODE_WP;
+  if (kind == UserFaults::Kind::kWrites || kind == UserFaults::Kind::kMoves)
+    range.mode |= UFFDIO_REGISTER_MODE_MISSING;
   return range;
 }
 
@@ -76,10 +101,12 @@ Result<Fd> UserFaults::open_descriptor(Kind kind) {
   if (!made.valid()) return system_error("userfaultfd", errno);
   struct uffdio_api wanted = {};
   wanted.api = UFFD_API;
-  wanted.features = UFFD_FEATURE_MINOR_SHMEM;
-  if (kind == Kind::kWrites) wanted.features |= UFFD_FEATURE_PAGEFAULT_FLAG_WP | kProtectsFiles;
-  if (::ioctl(made.get(), UFFDIO_API, &wanted) != 0)
-    return system_error("userfaultfd of memory files", errno);
+  wanted.features = features_of(kind);
+  if (::ioctl(made.get(), UFFDIO_API, &wanted) != 0) {
+    const bool moves = kind == Kind::kMoves || kind == Kind::kKeeps;
+    return system_error(moves ? "userfaultfd that moves pages" : "userfaultfd of memory files",
+                        errno);
+  }
   if (kind == Kind::kWrites) FARGPU_RETURN_IF_ERROR(try_read_only(made.get()));
   return made;
 }
@@ -148,9 +175,26 @@ std::span<const UserFaults::Access> UserFaults::take(Accesses& found) {
   if (got <= 0) return {};
   size_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(messages[0]); ++i) {
-    if (messages[i].event != UFFD_EVENT_PAGEFAULT) continue;
-    const auto& fault = messages[i].arg.pagefault;
-    found[count++] = {fault.address, (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0};
+    const auto& arg = messages[i].arg;
+    switch (messages[i].event) {
+      case UFFD_EVENT_PAGEFAULT:
+        found[count++] = {arg.pagefault.address,
+                          (arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0};
+        break;
+      case UFFD_EVENT_REMAP:
+        found[count++] = {arg.remap.from, false, Access::What::kMoved,
+                          arg.remap.from + arg.remap.len, arg.remap.to};
+        break;
+      case UFFD_EVENT_REMOVE:
+      case UFFD_EVENT_UNMAP:
+        found[count++] = {arg.remove.start, false,
+                          messages[i].event == UFFD_EVENT_UNMAP ? Access::What::kUnmapped
+                                                                : Access::What::kEmptied,
+                          arg.remove.end};
+        break;
+      default:
+        break;
+    }
   }
   return std::span(found).first(count);
 }
@@ -229,6 +273,48 @@ bool UserFaults::let_write(uint64_t address, size_t bytes) const {
 void UserFaults::retry(uint64_t address, size_t bytes) const {
   struct uffdio_range range = {address, whole_pages(bytes)};
   (void)control(UFFDIO_WAKE, &range);
+}
+
+size_t UserFaults::move(uint64_t to, uint64_t from, size_t bytes, int* error) const {
+  size_t done = 0;
+  while (done < bytes) {
+    Move pages = {to + done, from + done, bytes - done,
+                  kind_ == Kind::kKeeps ? kAllowHoles : uint64_t{0}, 0};
+    if (control(kMove, &pages) == 0) return bytes;
+    if (pages.moved > 0) {
+      done += static_cast<size_t>(pages.moved);
+    } else {
+      *error = errno;
+      return done;
+    }
+  }
+  return done;
+}
+
+int UserFaults::copy_page(uint64_t to, uint64_t from) const {
+  struct uffdio_copy page = {};
+  page.dst = to;
+  page.src = from;
+  page.len = kPage;
+  return control(UFFDIO_COPY, &page);
+}
+
+int UserFaults::zero_page(uint64_t address) const {
+  struct uffdio_zeropage page = {};
+  page.range = {address, kPage};
+  return control(UFFDIO_ZEROPAGE, &page);
+}
+
+bool UserFaults::is_watched(uint64_t page) const {
+  struct uffdio_writeprotect nothing = {};
+  nothing.range = {page, kPage};
+  nothing.mode = UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
+  int result = control(UFFDIO_WRITEPROTECT, &nothing);
+  for (int i = 0; result != 0 && errno == EAGAIN && i < 100; ++i) {
+    std::this_thread::yield();
+    result = control(UFFDIO_WRITEPROTECT, &nothing);
+  }
+  return result == 0;
 }
 
 }  // namespace fargpu::client

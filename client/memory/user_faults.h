@@ -5,6 +5,11 @@
 // contents stay while pages are closed. A forked child does not have it. With kWrites pages may be
 // opened for reading alone, and pages that have no memory wait, too.
 //
+// Anonymous memory has no file: there, with kMoves, pages are moved away and back (Linux 6.8). What
+// the program does to such memory (unmaps, moves or empties it) is reported, too; it waits until
+// the report is taken. The memory to which pages are moved is watched with kKeeps, and no access to
+// it waits.
+//
 // A program that closes descriptors which it does not know leaves watched memory watched: accesses
 // wait and are served as before, up to 5 ms later (OwnTable).
 //
@@ -32,7 +37,7 @@ namespace fargpu::client {
 class UserFaults {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Kind : uint8_t { kAccesses, kWrites };
+  enum class Kind : uint8_t { kAccesses, kWrites, kMoves, kKeeps };
   explicit UserFaults(Kind kind = Kind::kAccesses) : kind_(kind) {}
   // OK: the system lets this process serve its faults, including faults of system calls. Otherwise
   // why not.
@@ -42,10 +47,14 @@ class UserFaults {
   bool open();
   // Until accesses wait, wake() was called, or the time has come.
   void wait(std::optional<Clock::time_point> until);
-  // An access that waits until its page is open, or waited when it was reported.
+  // An access that waits until its page is open, or waited when it was reported. With kMoves also
+  // what was done to [address, end): unmapped, emptied, or moved to `target`.
   struct Access {
+    enum class What : uint8_t { kAccess, kUnmapped, kEmptied, kMoved };
     uint64_t address;
     bool is_write;
+    What what = What::kAccess;
+    uint64_t end = 0, target = 0;
   };
   static constexpr size_t kMostAccesses = 16;
   using Accesses = std::array<Access, kMostAccesses>;
@@ -66,6 +75,16 @@ class UserFaults {
   bool let_write(uint64_t address, size_t bytes) const;
   // Accesses that wait are tried again.
   void retry(uint64_t address, size_t bytes) const;
+
+  // With kMoves and kKeeps, whole pages. move(): from memory of this process to watched memory,
+  // where they are missing; threads that wait for them go on. How many bytes were moved; where it
+  // stopped, *error is why (EAGAIN: to be tried again).
+  size_t move(uint64_t to, uint64_t from, size_t bytes, int* error) const;
+  // A missing page becomes a copy, or zeros; as ioctl(2).
+  int copy_page(uint64_t to, uint64_t from) const;
+  int zero_page(uint64_t address) const;
+  // Whether the page is watched by this process.
+  bool is_watched(uint64_t page) const;
 
  private:
   static Result<Fd> open_descriptor(Kind kind);
