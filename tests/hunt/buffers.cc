@@ -1,5 +1,7 @@
 #include "tests/hunt/buffers.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -30,10 +32,7 @@ void Buffers::make() {
         host = std::calloc(1, bytes);
         break;
       case Memory::kRegistered:
-        // Not at the beginning of a page: neither is most memory that programs register.
-        registered_.push_back(std::calloc(1, bytes + 64));
-        host = static_cast<char*>(registered_.back()) + 64;
-        CU(cuMemHostRegister(host, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+        host = make_registered(bytes, i % 2 != 0);
         break;
       case Memory::kPinned:
       case Memory::kMapped:
@@ -60,13 +59,33 @@ void Buffers::unmake() {
         std::free(host);
         break;
       case Memory::kRegistered:
-        CU(cuMemHostUnregister(host));
+        CU(cuMemHostUnregister(registered_.at(host).begin));
         break;
       default:
         CU(cuMemFreeHost(host));
     }
   }
-  for (void* memory : registered_) std::free(memory);
+  for (const auto& [host, memory] : registered_) {
+    if (memory.mapped != 0)
+      ::munmap(memory.all, memory.mapped);
+    else
+      std::free(memory.all);
+  }
+}
+
+// Not at the beginning of a page: neither is most memory that programs register. `is_large`: in the
+// middle of a large mapping, of which pages are fetched when they are touched.
+void* Buffers::make_registered(size_t bytes, bool is_large) {
+  constexpr size_t kSkip = 64, kAround = 256 << 10;
+  const size_t whole = bytes + (is_large ? 2 * kAround : 2 * kSkip);
+  void* const all =
+      is_large ? ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+               : std::calloc(1, whole);
+  char* const begin = static_cast<char*>(all) + kSkip;
+  char* const host = is_large ? static_cast<char*>(all) + kAround + kSkip : begin;
+  CU(cuMemHostRegister(begin, whole - 2 * kSkip, CU_MEMHOSTREGISTER_PORTABLE));
+  registered_[host] = {all, begin, is_large ? whole : 0};
+  return host;
 }
 
 void Buffers::share(SharedPage& page) const {

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,14 @@ class Buffers {
   const int process_;
   const Mistake mistake_;
   std::vector<CUdeviceptr> addresses_;
-  std::vector<void*> registered_;  // what was allocated for it
+  void* make_registered(size_t bytes, bool is_large);
+
+  struct Registered {
+    void* all;      // what was allocated for it
+    void* begin;    // of the registration
+    size_t mapped;  // 0: by the C library
+  };
+  std::map<void*, Registered> registered_;  // by the buffer
 };
 
 }  // namespace fargpu::hunt
