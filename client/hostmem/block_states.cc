@@ -4,9 +4,12 @@
 
 namespace fargpu::client {
 
-BlockStates::BlockStates(size_t bytes)
+BlockStates::BlockStates(size_t bytes, size_t head, size_t tail)
     : bytes_(bytes),
-      states_((bytes + kBlock - 1) / kBlock, kOpen | kSuspect | kRecent),
+      head_(head),
+      tail_(tail),
+      states_((head != 0) + (bytes - head - tail + kBlock - 1) / kBlock + (tail != 0),
+              kOpen | kSuspect | kRecent),
       open_(states_.size()),
       end_(states_.size()) {}
 
@@ -47,8 +50,24 @@ void BlockStates::compared(Run run, bool old) {
   while (begin_ < end_ && states_[end_ - 1] == 0) --end_;
 }
 
-size_t BlockStates::bytes(Run run) const {
-  return std::min(run.end * kBlock, bytes_) - run.first * kBlock;
+size_t BlockStates::begin_of(size_t block) const {
+  if (block == 0) return 0;
+  if (block >= states_.size()) return bytes_;
+  if (tail_ != 0 && block + 1 == states_.size()) return bytes_ - tail_;
+  return head_ + (block - (head_ != 0)) * kBlock;
+}
+
+size_t BlockStates::block_of(size_t offset) const {
+  if (offset < head_) return 0;
+  if (offset >= bytes_ - tail_) return states_.size() - 1;
+  return (head_ != 0) + (offset - head_) / kBlock;
+}
+
+BlockStates::Run BlockStates::same_from(size_t block, size_t until) const {
+  const size_t last = block_of(until - 1);
+  size_t end = block + 1;
+  while (end <= last && is_open(end) == is_open(block)) ++end;
+  return {block, end};
 }
 
 }  // namespace fargpu::client

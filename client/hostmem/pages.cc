@@ -28,7 +28,7 @@ CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
       return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     if (region.gate != nullptr) {
-      region.blocks = BlockStates(bytes);
+      region.blocks = BlockStates(bytes, region.gate->head(), region.gate->tail());
       region.number = next_number_++;
       ++gated_;
     }
@@ -236,6 +236,7 @@ CUresult Pages::pull(std::optional<uint64_t> done) {
 }
 
 CUresult Pages::fetch_all() {
+  if (const CUresult result = fetch_open(); result != CUDA_SUCCESS) return result;
   {
     std::lock_guard lock(state_);
     if (regions_.size() == gated_ || !is_running()) return CUDA_SUCCESS;
@@ -300,10 +301,21 @@ void Pages::merge_one(Region& region, pages::ByteRun run) {
 
 void Pages::merge_part(Region& region, const pages::ByteRun& run) {
   if (region.read_only) return;
-  if (region.gate != nullptr)
-    region.agreement.merge(run, region.gate->local());
-  else
-    merge_read(region, run);
+  if (region.gate == nullptr) return merge_read(region, run);
+  if (!region.gate->is_moved()) return region.agreement.merge(run, region.gate->local());
+  const BlockStates& blocks = region.blocks;
+  for (pages::ByteRun left = run; !left.data.empty();) {
+    const size_t from = left.address - region.address();
+    const auto same = blocks.same_from(blocks.block_of(from), from + left.data.size());
+    const size_t bytes =
+        std::min(left.data.size(), blocks.offset(same) + blocks.bytes(same) - from);
+    const pages::ByteRun part = {left.address, left.data.first(bytes)};
+    if (blocks.is_open(same.first))
+      merge_read(region, part);
+    else
+      region.agreement.merge(part, region.gate->local());
+    left = {left.address + bytes, left.data.subspan(bytes)};
+  }
 }
 
 Pages::Region* Pages::find(uint64_t address, size_t bytes) {

@@ -16,7 +16,8 @@
 //
 // A region without a gate is read and written by the system (foreign_memory.h): the application may
 // have unmapped it, or a part of it, unnoticed. Such pages leave the region for good, as pinned
-// pages do: memory mapped there later is other memory, and the mirror keeps its contents.
+// pages do: memory mapped there later is other memory, and the mirror keeps its contents. So are
+// open blocks of a gate that moves pages. Those that cannot be closed come with every pull.
 //
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
 // pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
@@ -125,6 +126,10 @@ class Pages {
   CUresult keep_open(uint64_t address);
   // All regions; `context`: the regions that end with it.
   CUresult keep_all_open(std::optional<uint16_t> context = std::nullopt);
+  // Around a fork, in the thread that forks; after_fork() in both processes. The child gets what
+  // the application has: nothing that is moved away stays closed, and nothing is closed meanwhile.
+  void before_fork();
+  void after_fork() { pulling_.unlock(); }
   bool any_gated() const;
 
  private:
@@ -151,7 +156,7 @@ class Pages {
     uint16_t context = 0;
     bool read_only = false;
     CUdeviceptr device_pointer = 0;
-    std::map<size_t, size_t> gone{};   // begins and ends of unmapped parts; without a gate
+    std::map<size_t, size_t> gone{};   // begins and ends of unmapped parts that the system read
     std::shared_ptr<PageGate> gate{};  // the rest is for regions with one
     BlockStates blocks{};
     uint64_t number = 0;         // no other region has had it
@@ -170,12 +175,16 @@ class Pages {
   // As Agreement::collect().
   size_t collect(Region& region, size_t from, size_t until,
                  const pages::Agreement::Visit& visit);  // needs state_
-  std::span<std::byte> sample(size_t bytes);             // needs state_
+  // The same of memory that the system reads.
+  size_t collect_read(Region& region, size_t from, size_t until,
+                      const pages::Agreement::Visit& visit);  // needs state_
+  std::span<std::byte> sample(size_t bytes);                  // needs state_
   static bool read_word(Region& region, size_t offset, std::span<std::byte> now);
   CUresult push_words();                                             // needs state_
   void forget_words(uint64_t address, uint64_t bytes);               // needs state_
   CUresult send();                                                   // needs state_
   CUresult fetch_all();                                              // needs pulling_
+  CUresult fetch_open();                                             // needs pulling_
   CUresult merge(std::span<const std::byte> runs, uint64_t pushes);  // needs pulling_
   // All of these need state_.
   void merge_one(Region& region, pages::ByteRun run);

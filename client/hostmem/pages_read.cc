@@ -85,8 +85,25 @@ std::span<std::byte> Pages::sample(size_t bytes) {
 
 size_t Pages::collect(Region& region, size_t from, size_t until,
                       const pages::Agreement::Visit& visit) {
-  if (region.gate != nullptr)
+  if (region.gate == nullptr) return collect_read(region, from, until, visit);
+  if (!region.gate->is_moved())
     return region.agreement.collect(region.gate->local(), from, until, *runs_, visit);
+  const BlockStates& blocks = region.blocks;
+  while (from < until) {
+    const auto same = blocks.same_from(blocks.block_of(from), until);
+    const size_t stop = std::min(until, blocks.offset(same) + blocks.bytes(same));
+    const size_t end =
+        blocks.is_open(same.first)
+            ? collect_read(region, from, stop, visit)
+            : region.agreement.collect(region.gate->local(), from, stop, *runs_, visit);
+    if (end < stop) return end;
+    from = stop;
+  }
+  return until;
+}
+
+size_t Pages::collect_read(Region& region, size_t from, size_t until,
+                           const pages::Agreement::Visit& visit) {
   const uint64_t base = region.address();
   while (from < until) {
     size_t next = 0;
@@ -109,7 +126,10 @@ size_t Pages::collect(Region& region, size_t from, size_t until,
 }
 
 bool Pages::read_word(Region& region, size_t offset, std::span<std::byte> now) {
-  if (region.gate != nullptr) {
+  const bool by_system =
+      region.gate == nullptr ||
+      (region.gate->is_moved() && region.blocks.is_open(region.blocks.block_of(offset)));
+  if (!by_system) {
     std::byte* const at = region.gate->local() + offset;
     if (now.size() == sizeof(uint32_t)) {
       const uint32_t word = __atomic_load_n(reinterpret_cast<uint32_t*>(at), __ATOMIC_ACQUIRE);

@@ -68,18 +68,24 @@ void Pages::close_open() {
     BlockStates& blocks = region.blocks;
     for (BlockStates::Run run = blocks.next_open(0); !run.empty();
          run = blocks.next_open(run.end)) {
-      region.gate->close(blocks.offset(run), blocks.bytes(run));
-      blocks.close(run);
+      const size_t from = blocks.offset(run), bytes = blocks.bytes(run);
+      const size_t closed = region.gate->close(from, bytes);
+      // The block that cannot be closed stays, others are tried.
+      const size_t end = closed == bytes ? run.end : blocks.block_of(from + closed);
+      blocks.close({run.first, end});
+      if (end < run.end) run = {end, end + 1};
     }
   }
 }
 
 void Pages::fail_closed(Region& region) {
   constexpr size_t kAll = SIZE_MAX;
-  const BlockStates& blocks = region.blocks;
+  BlockStates& blocks = region.blocks;
   for (BlockStates::Run run = blocks.next_closed(0, kAll); !run.empty();
-       run = blocks.next_closed(run.end, kAll))
+       run = blocks.next_closed(run.end, kAll)) {
     region.gate->fail(blocks.offset(run), blocks.bytes(run));
+    if (region.gate->is_moved()) blocks.open(run);
+  }
 }
 
 void Pages::look_later() {
@@ -153,6 +159,7 @@ void Pages::open_brought(uint64_t number, uint64_t address, BlockStates::Run run
     log::error("mapped memory at 0x{:x} cannot be fetched: error {}", address + blocks.offset(run),
                static_cast<int>(result));
     region.gate->fail(blocks.offset(run), blocks.bytes(run));
+    if (region.gate->is_moved()) blocks.open(run);
     return;
   }
   region.gate->open(blocks.offset(run), blocks.bytes(run));
@@ -162,10 +169,56 @@ void Pages::open_brought(uint64_t number, uint64_t address, BlockStates::Run run
 // Something new is about to be shown while work may be running. What the application saw before is
 // not to be seen beside it.
 void Pages::make_way() {
+  {
+    std::lock_guard lock(state_);
+    news_ = true;
+    close_open();
+  }
   (void)fetch_all();
-  std::lock_guard lock(state_);
-  news_ = true;
-  close_open();
+}
+
+CUresult Pages::fetch_open() {
+  std::vector<Range> open;
+  {
+    std::lock_guard lock(state_);
+    if (gated_ == 0 || !is_running()) return CUDA_SUCCESS;
+    for (const auto& [address, region] : regions_) {
+      if (region.gate == nullptr || !region.gate->is_moved()) continue;
+      const BlockStates& blocks = region.blocks;
+      for (BlockStates::Run run = blocks.next_open(0); !run.empty();
+           run = blocks.next_open(run.end)) {
+        const uint64_t begin = address + blocks.offset(run);
+        open.push_back({begin, begin + blocks.bytes(run)});
+      }
+    }
+  }
+  bool news = false;
+  for (const Range& range : open) {
+    for (uint64_t at = range.begin; at < range.end;) {
+      const size_t bytes = std::min<uint64_t>(range.end - at, kMostAhead * BlockStates::kBlock);
+      if (const CUresult result = fetch_part(at, bytes, &news); result != CUDA_SUCCESS)
+        return result;
+      at += bytes;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+void Pages::before_fork() {
+  pulling_.lock();
+  std::vector<uint64_t> moved;
+  {
+    std::lock_guard lock(state_);
+    for (const auto& [address, region] : regions_) {
+      if (region.gate != nullptr && region.gate->is_moved()) moved.push_back(address);
+    }
+  }
+  for (const uint64_t address : moved) {
+    if (bring_closed(address) == CUDA_SUCCESS) continue;
+    std::lock_guard lock(state_);
+    if (const auto found = regions_.find(address); found != regions_.end())
+      fail_closed(found->second);
+  }
 }
 
 CUresult Pages::bring_run(uint64_t address, uint64_t number, BlockStates::Run run,
@@ -208,7 +261,7 @@ CUresult Pages::bring(uint64_t address) {
     if (region == nullptr || region->gate == nullptr) return CUDA_ERROR_NOT_MAPPED;
     base = region->address();
     number = region->number;
-    const size_t block = (address - base) / BlockStates::kBlock;
+    const size_t block = region->blocks.block_of(address - base);
     if (region->blocks.is_open(block)) {
       // The system has taken pages away, or another access has brought them.
       region->gate->open(region->blocks.offset({block, block + 1}),

@@ -43,7 +43,10 @@ class TouchedHost::Memory final : public PageGate {
     return ::madvise(reinterpret_cast<void*>(address_), bytes_, MADV_POPULATE_WRITE) == 0 &&
            faults_.watch(address_, bytes_);
   }
-  void close(size_t offset, size_t bytes) override { UserFaults::close(address_ + offset, bytes); }
+  size_t close(size_t offset, size_t bytes) override {
+    UserFaults::close(address_ + offset, bytes);
+    return bytes;
+  }
   void open(size_t offset, size_t bytes) override { faults_.open(address_ + offset, bytes); }
   void fail(size_t offset, size_t bytes) override {
     ::mprotect(reinterpret_cast<void*>(address_ + offset), (bytes + kPage - 1) / kPage * kPage,

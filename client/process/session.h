@@ -17,6 +17,7 @@
 
 #include "client/copy/ordered_copies.h"
 #include "client/copy/piece_size.h"
+#include "client/hostmem/moved_host.h"
 #include "client/hostmem/pages.h"
 #include "client/hostmem/remote_host.h"
 #include "client/hostmem/shared_host.h"
@@ -90,6 +91,7 @@ class Session final : public Link, public rpc::NoticeSink {
   Output& output;
   Observers observers;  // of the members below
   TouchedHost touched_host{observers};
+  MovedHost moved_host{observers};
   Pages pages;
   HiddenMemory hidden_memory;
   Exposures exposures;
@@ -107,7 +109,7 @@ class Session final : public Link, public rpc::NoticeSink {
   QueueLimit queue_limit;
   QueueMarks queue_marks{*this};
   // Threads of the rooms above, each made once.
-  std::once_flag touches_are_served, functions_are_run, copies_are_sent;
+  std::once_flag touches_are_served, reports_are_taken, functions_are_run, copies_are_sent;
 
   std::unique_ptr<timeline::SessionTimeline> lanes;  // of a trace; null: none are made
 

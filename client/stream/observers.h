@@ -30,6 +30,10 @@ class Observers {
     kMirrors = 1 << 5,
     // Mapped memory whose pages come on access. Owner: TouchedHost.
     kTouchedMemory = 1 << 6,
+    // Registered memory of which pages may be moved away. Owner: MovedHost.
+    kMovableMemory = 1 << 10,
+    // Such memory that is fetched on access. Owner: MovedHost.
+    kMovedMemory = 1 << 11,
     // Owner: ManagedMemory.
     kManagedMemory = 1 << 7,
     // A wait for a value in memory was put into a stream, ever, or is being put there.

@@ -6,6 +6,7 @@
 #include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
 #include "client/transfer/coherence.h"
+#include "client/transfer/touches.h"
 #include "common/base/log.h"
 #include "generated/client/wire/internal.h"
 #include "generated/schema/opcodes.h"
@@ -67,7 +68,8 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     // The worker need not look for what device code has written.
     if (region.read_only() && session.knows(schema::op_fgPagesOnDemand))
       (void)wire::fgPagesOnDemand(session, context->wire_id, region.base, 1);
-    auto found = session.touched_host.gate(region.base);
+    auto found = is_registered(region) ? registered_gate(session, region)
+                                       : session.touched_host.gate(region.base);
     if (found == nullptr || !found->watch()) return nullptr;
     if (wire::fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
       return found;
@@ -159,6 +161,9 @@ CUresult enter(Session& session, const Region& region) {
     // NOT_SUPPORTED: this worker's process may not choose addresses; use will tell.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED) return result;
   }
+  if (is_registered(region) && region.session == &session && !region.read_only() &&
+      comes_when_touched(session))
+    session.moved_host.add(region.base, region.bytes);
   session.hidden_memory.add(region.base, region.bytes);
   if ((region.flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0) return CUDA_SUCCESS;
   uint64_t device_pointer = 0;
@@ -181,6 +186,8 @@ CUresult withdraw(Session& session, const Region& region) {
       const DrainScope drain(session, context);
       result = wire::fgHostUnshare(session, context, 0);
     }
+    // What is still fetched on access is the application's alone from now on.
+    if (is_registered(region)) (void)session.pages.keep_open(region.base);
     const CUresult pulled = after_synchronisation(session);
     session.pages.remove(region.base);
     if (result == CUDA_SUCCESS) result = pulled;

@@ -5,12 +5,10 @@
 #include "client/entry/call_target.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
-#include "client/settings/mapped_mode.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/touches.h"
 #include "common/base/log.h"
-#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -26,13 +24,6 @@ void elsewhere(const Region& region, Visit&& visit) {
     if (&session != region.session && !session.lost.load())
       visit(session, session.as_registered(region));
   });
-}
-
-// Memory that other sessions mirror, too, comes with every synchronisation.
-bool comes_when_touched(const Session& session) {
-  const auto mode = read_mapped_mode();
-  return mode.ok() && wants_touched(*mode) && Process::get().session(1) == nullptr &&
-         session.knows(schema::op_fgPagesOnDemand) && session.knows(schema::op_fgPagesFetchPart);
 }
 
 void* allocate_here(Session& session, size_t bytes, unsigned flags) {
@@ -69,6 +60,7 @@ void withdraw_elsewhere(const Region& region) {
 CUresult withdraw_here(Session& session, const Region& region) {
   const CUresult withdrawn = withdraw(session, region);
   const CUresult removed = session.remote_host.remove(region);
+  session.moved_host.remove(region.base);
   return withdrawn != CUDA_SUCCESS ? withdrawn : removed;
 }
 

@@ -1,12 +1,18 @@
 #include "client/transfer/touches.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <mutex>
 #include <thread>
 
 #include "client/entry/call_target.h"
+#include "client/process/process.h"
+#include "client/settings/mapped_mode.h"
 #include "client/transfer/submission.h"
+#include "common/base/log.h"
 #include "common/host/thread.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -42,26 +48,91 @@ void serve(Session& session) {
       if (session.pages.bring(access.address) == CUDA_ERROR_NOT_MAPPED)
         faults.retry(access.address / kPage * kPage, kPage);
     }
+    for (MovedHost::Wanted wanted; session.moved_host.next(&wanted);) {
+      if (wanted.all) {
+        (void)session.pages.keep_open(wanted.address);
+      } else if (session.pages.bring(wanted.address) == CUDA_ERROR_NOT_MAPPED) {
+        session.moved_host.retry(wanted.address);
+      }
+    }
   }
 }
 
-}  // namespace
+void take_reports(Session& session) {
+  UserFaults& faults = session.moved_host.faults();
+  UserFaults::Accesses found;
+  for (;;) {
+    faults.wait(std::nullopt);
+    for (const UserFaults::Access& access : faults.take(found)) session.moved_host.serve(access);
+  }
+}
 
-void* allocate_touched(Session& session, size_t bytes) {
-  void* const memory = session.touched_host.allocate(bytes);
-  if (memory == nullptr) return nullptr;
-  // Both threads live as long as the process.
+// All of these threads live as long as the process.
+void start_serving(Session& session) {
   std::call_once(session.touches_are_served, [&session] {
     Thread([&session] { serve(session); }).detach();
     Thread([&session] { settle(session); }).detach();
   });
+}
+
+// A child of fork() gets registered memory as it is, and has no part in what is fetched.
+void show_to_children() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    log::debug("registered memory is fetched on access");  // its lock is taken after these
+    ::pthread_atfork(
+        [] {
+          Process::get().for_each_session([](Session& each) {
+            each.pages.before_fork();
+            each.moved_host.show_to_child(true);
+          });
+        },
+        [] {
+          Process::get().for_each_session([](Session& each) {
+            each.moved_host.show_to_child(false);
+            each.pages.after_fork();
+          });
+        },
+        [] { Process::get().for_each_session([](Session& each) { each.pages.after_fork(); }); });
+  });
+}
+
+}  // namespace
+
+bool comes_when_touched(const Session& session) {
+  const auto mode = read_mapped_mode();
+  return mode.ok() && wants_touched(*mode) && Process::get().session(1) == nullptr &&
+         session.knows(schema::op_fgPagesOnDemand) && session.knows(schema::op_fgPagesFetchPart);
+}
+
+void* allocate_touched(Session& session, size_t bytes) {
+  void* const memory = session.touched_host.allocate(bytes);
+  if (memory != nullptr) start_serving(session);
   return memory;
 }
 
-CUresult keep_open(Session& session, const Region& region) {
-  if (!session.touched_host.keep(region.base)) return CUDA_SUCCESS;
-  const CUresult result = session.pages.keep_open(region.base);
-  if (result == CUDA_SUCCESS) session.touched_host.kept(region.base);
+std::shared_ptr<PageGate> registered_gate(Session& session, const Region& region) {
+  if (!comes_when_touched(session) || !session.touched_host.faults().open()) return nullptr;
+  auto gate = session.moved_host.gate(region.base);
+  if (gate == nullptr) return nullptr;
+  show_to_children();
+  std::call_once(session.reports_are_taken, [&session] {
+    session.moved_host.waker = &session.touched_host.faults();
+    Thread([&session] { take_reports(session); }).detach();
+  });
+  start_serving(session);
+  return gate;
+}
+
+CUresult keep_open(Session& session, const std::optional<Region>& region, uint64_t address,
+                   uint64_t bytes) {
+  for (const uint64_t base : session.moved_host.keep(address, bytes)) {
+    if (const CUresult result = session.pages.keep_open(base); result != CUDA_SUCCESS)
+      return result;
+  }
+  if (!region || !session.touched_host.keep(region->base)) return CUDA_SUCCESS;
+  const CUresult result = session.pages.keep_open(region->base);
+  if (result == CUDA_SUCCESS) session.touched_host.kept(region->base);
   return result;
 }
 

@@ -4,16 +4,29 @@
 
 #include <cuda.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "client/hostmem/page_gate.h"
 #include "client/memory/address_map.h"
 
 namespace fargpu::client {
 
 class Session;
 
+// Whether the session's mapped memory may come so. Memory that other sessions mirror, too, comes
+// with every synchronisation.
+bool comes_when_touched(const Session& session);
 // Such memory, whose accesses are served; nullptr: there is none.
 void* allocate_touched(Session& session, size_t bytes);
-// Before bytes of pinned memory are read or written here by its own address, or by an adapter: it
-// comes with every synchronisation from now on.
-CUresult keep_open(Session& session, const Region& region);
+// The gate of registered memory that gets a mirror, for Pages; nullptr: it comes as a whole.
+std::shared_ptr<PageGate> registered_gate(Session& session, const Region& region);
+// Before bytes from this address on are read or written here, or by an adapter: pinned and
+// registered memory that they belong to comes with every synchronisation from now on. `region`:
+// that of the first one.
+CUresult keep_open(Session& session, const std::optional<Region>& region, uint64_t address,
+                   uint64_t bytes);
 
 }  // namespace fargpu::client

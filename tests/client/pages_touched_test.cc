@@ -25,7 +25,10 @@ class FakeGate final : public PageGate {
       : memory_(memory), closed((memory.size() + kBlock - 1) / kBlock) {}
   std::byte* local() const override { return memory_.data(); }
   bool watch() override { return true; }
-  void close(size_t offset, size_t bytes) override { set(offset, bytes, true); }
+  size_t close(size_t offset, size_t bytes) override {
+    set(offset, bytes, true);
+    return bytes;
+  }
   void open(size_t offset, size_t bytes) override { set(offset, bytes, false); }
   void fail(size_t offset, size_t) override { failed.insert(offset / kBlock); }
   void unwatch() override { watched = false; }

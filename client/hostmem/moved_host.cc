@@ -1,0 +1,373 @@
+#include "client/hostmem/moved_host.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "client/hostmem/block_states.h"
+#include "client/link/input.h"
+#include "common/host/mapped_memory.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr size_t kBlock = BlockStates::kBlock;
+// Each takes four of the mappings that a process may have, 65530 by default.
+constexpr size_t kMostMemories = 4096;
+using Clock = std::chrono::steady_clock;
+
+uint64_t page_up(uint64_t address) { return (address + kPage - 1) / kPage * kPage; }
+uint64_t page_down(uint64_t address) { return address / kPage * kPage; }
+
+}  // namespace
+
+class MovedHost::Memory final : public PageGate, public std::enable_shared_from_this<Memory> {
+ public:
+  Memory(MovedHost& host, uint64_t address, size_t bytes)
+      : host_(host),
+        address_(address),
+        bytes_(bytes),
+        first_(page_up(address)),
+        end_(page_down(address + bytes)),
+        closed_((end_ - first_ + kBlock - 1) / kBlock) {}
+  ~Memory() override {
+    if (shadow_ != 0) ::munmap(reinterpret_cast<void*>(shadow_), end_ - first_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::byte* local() const override {
+    return reinterpret_cast<std::byte*>(shadow_ - (first_ - address_));
+  }
+  bool is_moved() const override { return true; }
+  size_t head() const override { return first_ - address_; }
+  size_t tail() const override { return address_ + bytes_ - end_; }
+
+  bool watch() override;
+  size_t close(size_t offset, size_t bytes) override;
+  void open(size_t offset, size_t bytes) override;
+  void fail(size_t offset, size_t bytes) override { open(offset, bytes); }
+  void unwatch() override;
+
+  // Of the thread that serves.
+  bool has(uint64_t address);
+  void on_access(uint64_t address);
+  void on_change(const UserFaults::Access& change);
+  void show_to_child(bool shown);
+
+ private:
+  struct Move {
+    uint64_t begin, end, target;
+  };
+  // The blocks here have no head.
+  uint64_t at(size_t block) const { return std::min(first_ + block * kBlock, end_); }
+  uint64_t shadow_of(uint64_t address) const { return shadow_ + (address - first_); }
+  // All of these need mutex_. Where the application has the page now, and the other way round.
+  uint64_t now_at(uint64_t page) const;
+  uint64_t was_at(uint64_t page) const;
+  bool is_closed(uint64_t page) const {
+    return page >= first_ && page < end_ && closed_[(page - first_) / kBlock];
+  }
+  void open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin, uint64_t end);
+  bool open_page(uint64_t page, int error);
+
+  // Between a report that pages are emptied and their being empty.
+  static constexpr auto kUntilEmpty = std::chrono::milliseconds(20);
+  static constexpr int kMostTries = 50;
+
+  MovedHost& host_;
+  const uint64_t address_;
+  const size_t bytes_;
+  const uint64_t first_, end_;  // whole pages
+  uint64_t shadow_ = 0;
+  std::mutex changing_;  // lock order: before mutex_, which is given up where the system is busy
+  std::mutex mutex_;
+  std::vector<bool> closed_;  // guarded by mutex_, like all below
+  bool fixed_ = false;        // nothing is closed any more
+  Clock::time_point closes_from_{};
+  std::array<Move, 16> moves_{};
+  size_t moves_count_ = 0;
+};
+
+bool MovedHost::Memory::watch() {
+  const size_t bytes = end_ - first_;
+  auto* const pages = reinterpret_cast<void*>(first_);
+  void* const shadow = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (shadow == MAP_FAILED) return false;
+  shadow_ = reinterpret_cast<uint64_t>(shadow);
+  ::madvise(shadow, bytes, MADV_DONTFORK);
+  if (!host_.keeps_.watch(shadow_, bytes) || !host_.moves_.watch(first_, bytes)) return false;
+  // A child that is made past the handlers of fork() faults instead of reading zeros.
+  if (::madvise(pages, bytes, MADV_DONTFORK) == 0) {
+    const bool is_known = host_.watched(address_, shared_from_this());
+    const size_t closed = is_known ? close(first_ - address_, std::min(bytes, kBlock)) : 0;
+    open(first_ - address_, std::min(bytes, kBlock));
+    if (closed != 0) return true;
+  }
+  unwatch();
+  return false;
+}
+
+size_t MovedHost::Memory::close(size_t offset, size_t bytes) {
+  const uint64_t begin = address_ + offset;
+  if (begin < first_ || begin >= end_ || bytes == 0) return 0;
+  uint64_t end = std::min(begin + bytes, end_);
+  std::lock_guard no_other(changing_);
+  std::unique_lock lock(mutex_);
+  const size_t block = (begin - first_) / kBlock;
+  size_t until = block;
+  while (at(until) < end && closed_[until] == closed_[block]) ++until;
+  end = std::min(end, at(until));
+  if (closed_[block]) return end - begin;
+  if (fixed_ || Clock::now() < closes_from_) return 0;
+  // What the application has mapped there instead is not taken.
+  if (!host_.moves_.is_watched(begin) || !host_.moves_.is_watched(end - kPage)) return 0;
+  const auto first = closed_.begin() + static_cast<ptrdiff_t>(block);
+  const auto last = closed_.begin() + static_cast<ptrdiff_t>(until);
+  std::fill(first, last, true);
+  uint64_t reached = begin;
+  for (int tries = 0; reached < end;) {
+    int error = 0;
+    const size_t moved = host_.keeps_.move(shadow_of(reached), reached, end - reached, &error);
+    reached += moved;
+    if (reached == end) return end - begin;
+    // EAGAIN: something else is being done to the page, or to the application's mappings.
+    if (moved == 0 && (error != EAGAIN || tries++ >= kMostTries)) break;
+    if (moved == 0) std::this_thread::yield();
+  }
+  // A block is closed as a whole or not at all.
+  const uint64_t stays = (reached - first_) / kBlock * kBlock + first_;
+  open_pages(lock, stays, reached);
+  std::fill(closed_.begin() + static_cast<ptrdiff_t>((stays - first_) / kBlock), last, false);
+  return stays - begin;
+}
+
+void MovedHost::Memory::open(size_t offset, size_t bytes) {
+  const uint64_t begin = std::max(address_ + offset, first_);
+  const uint64_t end = std::min(address_ + offset + bytes, end_);
+  if (begin >= end) return;
+  std::lock_guard no_other(changing_);
+  std::unique_lock lock(mutex_);
+  open_pages(lock, begin, end);
+  for (size_t block = (begin - first_) / kBlock; at(block) < end; ++block) closed_[block] = false;
+  if (moves_count_ == 0) return host_.moves_.retry(begin, end - begin);
+  for (uint64_t page = begin; page < end; page += kPage) host_.moves_.retry(now_at(page), kPage);
+}
+
+void MovedHost::Memory::open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin,
+                                   uint64_t end) {
+  for (uint64_t page = begin; page < end;) {
+    int error = 0;
+    // The application may have moved pages apart.
+    const size_t bytes = moves_count_ == 0 ? end - page : kPage;
+    page += host_.moves_.move(now_at(page), shadow_of(page), bytes, &error);
+    if (page >= end || error == 0) continue;
+    if (error != EAGAIN && open_page(page, error)) {
+      page += kPage;
+      continue;
+    }
+    // The system may be waiting for a report to be taken, which needs the lock.
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
+
+// A page that could not be moved back. What the application has unmapped is gone. False: to be
+// tried again.
+bool MovedHost::Memory::open_page(uint64_t page, int error) {
+  if (error == EEXIST) return true;
+  const uint64_t to = now_at(page);
+  int result = 0;
+  if (error == ENOENT) {
+    // It had no memory, or the application has emptied it.
+    result = host_.moves_.zero_page(to);
+  } else {
+    // It has another protection now, or is locked.
+    result = host_.moves_.copy_page(to, shadow_of(page));
+    if (result == 0) ::madvise(reinterpret_cast<void*>(shadow_of(page)), kPage, MADV_DONTNEED);
+  }
+  return result == 0 || (errno != EAGAIN && errno != ENOMEM);
+}
+
+void MovedHost::Memory::unwatch() {
+  open(first_ - address_, end_ - first_);
+  const auto give_back = [this](uint64_t begin, size_t bytes) {
+    host_.moves_.unwatch(begin, bytes);
+    ::madvise(reinterpret_cast<void*>(begin), bytes, MADV_DOFORK);
+  };
+  give_back(first_, end_ - first_);
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < moves_count_; ++i)
+      give_back(moves_[i].target, moves_[i].end - moves_[i].begin);
+  }
+  host_.unwatched(address_);
+}
+
+uint64_t MovedHost::Memory::now_at(uint64_t page) const {
+  for (size_t i = 0; i < moves_count_; ++i) {
+    const Move& move = moves_[i];
+    if (page >= move.begin && page < move.end) page = move.target + (page - move.begin);
+  }
+  return page;
+}
+
+uint64_t MovedHost::Memory::was_at(uint64_t page) const {
+  for (size_t i = moves_count_; i-- > 0;) {
+    const Move& move = moves_[i];
+    if (page >= move.target && page - move.target < move.end - move.begin)
+      page = move.begin + (page - move.target);
+  }
+  return page;
+}
+
+bool MovedHost::Memory::has(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  const uint64_t page = was_at(page_down(address));
+  return page >= first_ && page < end_;
+}
+
+void MovedHost::Memory::on_access(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  const uint64_t page = page_down(address), was = was_at(page);
+  if (is_closed(was)) return host_.ask({was, false});
+  // The application has emptied it.
+  if (host_.moves_.zero_page(page) != 0) host_.moves_.retry(page, kPage);
+}
+
+void MovedHost::Memory::on_change(const UserFaults::Access& change) {
+  using What = UserFaults::Access::What;
+  std::lock_guard lock(mutex_);
+  if (change.what == What::kEmptied) {
+    closes_from_ = Clock::now() + kUntilEmpty;
+    for (uint64_t page = change.address; page < change.end; page += kPage) {
+      const uint64_t was = was_at(page);
+      if (is_closed(was)) ::madvise(reinterpret_cast<void*>(shadow_of(was)), kPage, MADV_DONTNEED);
+    }
+    return;
+  }
+  if (change.what == What::kMoved && moves_count_ < moves_.size())
+    moves_[moves_count_++] = {change.address, change.end, change.target};
+  if (!std::exchange(fixed_, true)) host_.ask({address_, true});
+}
+
+void MovedHost::Memory::show_to_child(bool shown) {
+  ::madvise(reinterpret_cast<void*>(first_), end_ - first_, shown ? MADV_DOFORK : MADV_DONTFORK);
+}
+
+void MovedHost::add(uint64_t address, size_t bytes) {
+  if (bytes < kLeast) return;
+  std::lock_guard lock(mutex_);
+  entries_.emplace(address, Entry{.bytes = bytes});
+  observers_.add(Observers::kMovableMemory);
+}
+
+void MovedHost::remove(uint64_t address) {
+  unwatched(address);
+  std::lock_guard lock(mutex_);
+  entries_.erase(address);
+  observers_.set(Observers::kMovableMemory, !entries_.empty());
+}
+
+std::shared_ptr<PageGate> MovedHost::gate(uint64_t address) {
+  size_t bytes = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = entries_.find(address);
+    if (found == entries_.end() || found->second.kept || watched_ >= kMostMemories) return nullptr;
+    bytes = found->second.bytes;
+  }
+  if (!is_own_mapping(page_up(address), page_down(address + bytes))) return nullptr;
+  if (!moves_.open() || !keeps_.open()) return nullptr;
+  return std::make_shared<Memory>(*this, address, bytes);
+}
+
+std::vector<uint64_t> MovedHost::keep(uint64_t address, size_t bytes) {
+  std::vector<uint64_t> open;
+  open.reserve(16);
+  std::lock_guard lock(mutex_);
+  auto entry = entries_.upper_bound(address);
+  if (entry != entries_.begin()) --entry;
+  for (; entry != entries_.end() && entry->first < address + bytes; ++entry) {
+    if (entry->first + entry->second.bytes <= address) continue;
+    entry->second.kept = true;
+    if (entry->second.memory != nullptr) open.push_back(entry->first);
+  }
+  return open;
+}
+
+void MovedHost::show_to_child(bool shown) {
+  std::lock_guard lock(mutex_);
+  for (auto& [address, entry] : entries_)
+    if (entry.memory != nullptr) entry.memory->show_to_child(shown);
+}
+
+bool MovedHost::watched(uint64_t address, std::shared_ptr<Memory> memory) {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(address);
+  if (found == entries_.end() || found->second.kept) return false;
+  found->second.memory = std::move(memory);
+  ++watched_;
+  observers_.add(Observers::kMovedMemory);
+  faulting_allocations.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void MovedHost::unwatched(uint64_t address) {
+  std::shared_ptr<Memory> gone;  // outlives the lock
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(address);
+  if (found == entries_.end() || found->second.memory == nullptr) return;
+  gone.swap(found->second.memory);
+  observers_.set(Observers::kMovedMemory, --watched_ != 0);
+  faulting_allocations.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void MovedHost::serve(const UserFaults::Access& access) {
+  using What = UserFaults::Access::What;
+  std::lock_guard lock(mutex_);
+  for (auto& [address, entry] : entries_) {
+    if (entry.memory == nullptr) continue;
+    if (access.what == What::kAccess) {
+      if (entry.memory->has(access.address)) return entry.memory->on_access(access.address);
+    } else if (access.address < address + entry.bytes && access.end > address) {
+      entry.memory->on_change(access);
+    }
+  }
+  if (access.what != What::kAccess) return;
+  // Memory that has been opened for good, and was then emptied.
+  const uint64_t page = page_down(access.address);
+  if (moves_.zero_page(page) != 0) moves_.retry(page, kPage);
+}
+
+// Needs mutex_, as its callers have it.
+void MovedHost::ask(const Wanted& wanted) {
+  if (wanted_count_ == wanted_.size() && !wanted.all) return moves_.retry(wanted.address, kPage);
+  if (wanted_count_ == wanted_.size())
+    wanted_[0] = wanted;
+  else
+    wanted_[wanted_count_++] = wanted;
+  if (waker != nullptr) waker->wake();
+}
+
+bool MovedHost::next(Wanted* wanted) {
+  std::lock_guard lock(mutex_);
+  if (wanted_count_ == 0) return false;
+  *wanted = wanted_[0];
+  std::copy(wanted_.begin() + 1, wanted_.begin() + static_cast<ptrdiff_t>(wanted_count_),
+            wanted_.begin());
+  --wanted_count_;
+  return true;
+}
+
+void MovedHost::retry(uint64_t address) { moves_.retry(page_down(address), kPage); }
+
+}  // namespace fargpu::client
