@@ -4,6 +4,8 @@
 //   lost   a line on stdin comes, and then it is read
 //   fork   a child reads it
 //   copied a copy that is made here, not in the worker, has used it before
+// With "registered" behind it: registered memory.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,12 +31,18 @@ static void look() {
 }
 
 int main(int count, char** values) {
-  EXPECT(count == 2);
+  EXPECT(count == 2 || (count == 3 && std::strcmp(values[2], "registered") == 0));
   const char* const way = values[1];
   later = std::strcmp(way, "later") == 0;
   const bool at_exit = later || std::strcmp(way, "exit") == 0;
   if (at_exit) std::atexit(look);
-  CHECK(cudaHostAlloc(&memory, kCount * sizeof(int), cudaHostAllocMapped));
+  if (count == 2) {
+    CHECK(cudaHostAlloc(&memory, kCount * sizeof(int), cudaHostAllocMapped));
+  } else {
+    memory = static_cast<int*>(mmap(nullptr, kCount * sizeof(int), PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    CHECK(cudaHostRegister(memory, kCount * sizeof(int), cudaHostRegisterMapped));
+  }
   number<<<kCount / 256, 256>>>(memory, kCount);
   CHECK(later ? cudaStreamSynchronize(nullptr) : cudaDeviceSynchronize());
   std::printf("ready\n");
