@@ -36,10 +36,8 @@ int kernel_reads(char* memory, size_t offset) {
 }
 
 char* map_pages(size_t bytes = kBytes) {
-  static uint64_t next = 0x2000'0000'0000;
-  next += uint64_t{64} << 20;
-  void* const memory = ::mmap(reinterpret_cast<void*>(next), bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   HOLDS(memory != MAP_FAILED);
   return static_cast<char*>(memory);
 }
