@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <iterator>
 #include <thread>
 #include <utility>
@@ -20,7 +19,6 @@ constexpr uint64_t kPage = 4096;
 constexpr size_t kBlock = BlockStates::kBlock;
 // Each takes four of the mappings that a process may have, 65530 by default.
 constexpr size_t kMostMemories = 4096;
-using Clock = std::chrono::steady_clock;
 
 uint64_t page_up(uint64_t address) { return (address + kPage - 1) / kPage * kPage; }
 uint64_t page_down(uint64_t address) { return address / kPage * kPage; }
@@ -77,8 +75,6 @@ class MovedHost::Memory final : public PageGate, public std::enable_shared_from_
   void open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin, uint64_t end);
   bool open_page(uint64_t page, int error);
 
-  // Between a report that pages are emptied and their being empty.
-  static constexpr auto kUntilEmpty = std::chrono::milliseconds(20);
   static constexpr int kMostTries = 50;
 
   MovedHost& host_;
@@ -90,7 +86,6 @@ class MovedHost::Memory final : public PageGate, public std::enable_shared_from_
   std::mutex mutex_;
   std::vector<bool> closed_;  // guarded by mutex_, like all below
   bool fixed_ = false;        // nothing is closed any more
-  Clock::time_point closes_from_{};
   std::array<Move, 16> moves_{};
   size_t moves_count_ = 0;
 };
@@ -126,7 +121,7 @@ size_t MovedHost::Memory::close(size_t offset, size_t bytes) {
   while (at(until) < end && closed_[until] == closed_[block]) ++until;
   end = std::min(end, at(until));
   if (closed_[block]) return end - begin;
-  if (fixed_ || Clock::now() < closes_from_) return 0;
+  if (fixed_) return 0;
   // What the application has mapped there instead is not taken.
   if (!host_.moves_.is_watched(begin) || !host_.moves_.is_watched(end - kPage)) return 0;
   const auto first = closed_.begin() + static_cast<ptrdiff_t>(block);
@@ -155,27 +150,39 @@ void MovedHost::Memory::open(size_t offset, size_t bytes) {
   if (begin >= end) return;
   std::lock_guard no_other(changing_);
   std::unique_lock lock(mutex_);
-  open_pages(lock, begin, end);
-  for (size_t block = (begin - first_) / kBlock; at(block) < end; ++block) closed_[block] = false;
+  for (size_t block = (begin - first_) / kBlock; at(block) < end; ++block) {
+    // The pages of an open block are where they belong; what lies in the shadow is nothing.
+    if (!closed_[block]) continue;
+    size_t until = block + 1;
+    while (at(until) < end && closed_[until]) ++until;
+    open_pages(lock, at(block), at(until));
+    std::fill(closed_.begin() + static_cast<ptrdiff_t>(block),
+              closed_.begin() + static_cast<ptrdiff_t>(until), false);
+    block = until - 1;
+  }
   if (moves_count_ == 0) return host_.moves_.retry(begin, end - begin);
   for (uint64_t page = begin; page < end; page += kPage) host_.moves_.retry(now_at(page), kPage);
 }
 
 void MovedHost::Memory::open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin,
                                    uint64_t end) {
+  uint64_t looked_for = 0;
   for (uint64_t page = begin; page < end;) {
     int error = 0;
     // The application may have moved pages apart.
     const size_t bytes = moves_count_ == 0 ? end - page : kPage;
     page += host_.moves_.move(now_at(page), shadow_of(page), bytes, &error);
     if (page >= end || error == 0) continue;
-    if (error != EAGAIN && open_page(page, error)) {
+    if (error != EAGAIN && page == looked_for && open_page(page, error)) {
       page += kPage;
       continue;
     }
-    // The system may be waiting for a report to be taken, which needs the lock.
+    // The system may be waiting for a report to be taken, which needs the lock; a report that has
+    // been taken may say where the page is now.
     lock.unlock();
-    std::this_thread::yield();
+    if (error == EAGAIN) std::this_thread::yield();
+    host_.await_reports();
+    looked_for = page;
     lock.lock();
   }
 }
@@ -246,13 +253,11 @@ void MovedHost::Memory::on_access(uint64_t address) {
 void MovedHost::Memory::on_change(const UserFaults::Access& change) {
   using What = UserFaults::Access::What;
   std::lock_guard lock(mutex_);
-  if (change.what == What::kEmptied) {
-    closes_from_ = Clock::now() + kUntilEmpty;
-    for (uint64_t page = change.address; page < change.end; page += kPage) {
-      const uint64_t was = was_at(page);
-      if (is_closed(was)) ::madvise(reinterpret_cast<void*>(shadow_of(was)), kPage, MADV_DONTNEED);
-    }
-    return;
+  // The pages are emptied some time after the report: nothing may be closed in between.
+  for (uint64_t page = change.address; change.what == What::kEmptied && page < change.end;
+       page += kPage) {
+    const uint64_t was = was_at(page);
+    if (is_closed(was)) ::madvise(reinterpret_cast<void*>(shadow_of(was)), kPage, MADV_DONTNEED);
   }
   if (change.what == What::kMoved && moves_count_ < moves_.size())
     moves_[moves_count_++] = {change.address, change.end, change.target};
@@ -260,7 +265,13 @@ void MovedHost::Memory::on_change(const UserFaults::Access& change) {
 }
 
 void MovedHost::Memory::show_to_child(bool shown) {
-  ::madvise(reinterpret_cast<void*>(first_), end_ - first_, shown ? MADV_DOFORK : MADV_DONTFORK);
+  const auto advise = [shown](uint64_t begin, size_t bytes) {
+    ::madvise(reinterpret_cast<void*>(begin), bytes, shown ? MADV_DOFORK : MADV_DONTFORK);
+  };
+  std::lock_guard lock(mutex_);
+  advise(first_, end_ - first_);
+  for (size_t i = 0; i < moves_count_; ++i)
+    advise(moves_[i].target, moves_[i].end - moves_[i].begin);
 }
 
 void MovedHost::add(uint64_t address, size_t bytes) {
@@ -304,7 +315,10 @@ std::vector<uint64_t> MovedHost::keep(uint64_t address, size_t bytes) {
   return open;
 }
 
+void MovedHost::await_reports() { std::lock_guard taken(reporting_); }
+
 void MovedHost::show_to_child(bool shown) {
+  await_reports();
   std::lock_guard lock(mutex_);
   for (auto& [address, entry] : entries_)
     if (entry.memory != nullptr) entry.memory->show_to_child(shown);
@@ -329,6 +343,12 @@ void MovedHost::unwatched(uint64_t address) {
   gone.swap(found->second.memory);
   observers_.set(Observers::kMovedMemory, --watched_ != 0);
   faulting_allocations.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void MovedHost::serve_reports() {
+  UserFaults::Accesses found;
+  std::lock_guard not_known_yet(reporting_);
+  for (const UserFaults::Access& access : moves_.take(found)) serve(access);
 }
 
 void MovedHost::serve(const UserFaults::Access& access) {

@@ -40,11 +40,11 @@ class MovedHost {
   // Around a fork: whether the child gets the memory. Nothing is closed then.
   void show_to_child(bool shown);
 
-  // One thread takes what the system reports (faults().take()): what comes of it without a fetch is
-  // done here. It takes no lock that is held for long and allocates nothing: whoever unmaps memory
-  // waits for it, perhaps with a lock of the C library.
+  // One thread takes what the system reports, when faults().wait() has returned: what comes of it
+  // without a fetch is done here. It takes no lock that is held for long and allocates nothing:
+  // whoever unmaps memory waits for it, perhaps with a lock of the C library.
   UserFaults& faults() { return moves_; }
-  void serve(const UserFaults::Access& access);
+  void serve_reports();
   // What is left for a thread that may fetch; false: nothing.
   struct Wanted {
     uint64_t address = 0;
@@ -63,6 +63,9 @@ class MovedHost {
     bool kept = false;
     std::shared_ptr<Memory> memory;  // while it is watched
   };
+  void serve(const UserFaults::Access& access);
+  // What the application has done to its memory by now is known when this returns.
+  void await_reports();
   void ask(const Wanted& wanted);
   // False: it must stay open by now.
   bool watched(uint64_t address, std::shared_ptr<Memory> memory);
@@ -70,6 +73,7 @@ class MovedHost {
 
   Observers& observers_;
   UserFaults moves_{UserFaults::Kind::kMoves}, keeps_{UserFaults::Kind::kKeeps};
+  std::mutex reporting_;               // while reports are taken; lock order: before mutex_
   std::mutex mutex_;                   // lock order: before that of a Memory
   std::map<uint64_t, Entry> entries_;  // guarded by mutex_, like all below
   size_t watched_ = 0;

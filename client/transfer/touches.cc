@@ -59,11 +59,9 @@ void serve(Session& session) {
 }
 
 void take_reports(Session& session) {
-  UserFaults& faults = session.moved_host.faults();
-  UserFaults::Accesses found;
   for (;;) {
-    faults.wait(std::nullopt);
-    for (const UserFaults::Access& access : faults.take(found)) session.moved_host.serve(access);
+    session.moved_host.faults().wait(std::nullopt);
+    session.moved_host.serve_reports();
   }
 }
 

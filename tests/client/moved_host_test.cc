@@ -43,10 +43,9 @@ class MovedHostTest : public testing::Test {
     EXPECT_EQ(gate_->head(), kHead);
     EXPECT_EQ(gate_->tail(), 50u);
     std::thread([host = host_] {
-      UserFaults::Accesses found;
       for (;;) {
         host->faults().wait(std::nullopt);
-        for (const UserFaults::Access& access : host->faults().take(found)) host->serve(access);
+        host->serve_reports();
       }
     }).detach();
     std::thread([gate = gate_, begin = address() + kHead, host = host_, served = served_] {

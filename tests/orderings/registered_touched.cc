@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -197,6 +198,26 @@ void unmapped() {
 }
 
 void moved() {
+  step("moved to another address, and a child of fork at once");
+  for (int i = 0; i < 10; ++i) {
+    char* const memory = enrolled();
+    void* const there = ::mremap(memory, kBytes, 2 * kBytes, MREMAP_MAYMOVE, nullptr);
+    HOLDS(there != MAP_FAILED);
+    char* const now = static_cast<char*>(there);
+    const pid_t made = ::fork();
+    if (made == 0) {
+      ::signal(SIGSEGV, SIG_DFL);
+      check(now);
+      _exit(0);
+    }
+    const int status = status_of(made);
+    HOLDS(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    check(now);
+    (void)cuMemHostUnregister(memory);
+    check(now);
+    ::munmap(now, 2 * kBytes);
+  }
+
   step("moved to another address");
   char* const memory = enrolled();
   void* const there = ::mremap(memory, kBytes, 2 * kBytes, MREMAP_MAYMOVE, nullptr);
