@@ -38,7 +38,7 @@ class BlockStates {
   // It was compared; `old`: not so soon after it was the last time.
   void compared(Run run, bool old);
 
-  // Where the run lies in the region, and the other way round.
+  // Where a run begins in the region, how long it is, and the block of a byte.
   size_t offset(Run run) const { return begin_of(run.first); }
   size_t bytes(Run run) const { return begin_of(run.end) - begin_of(run.first); }
   size_t block_of(size_t offset) const;

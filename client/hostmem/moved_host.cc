@@ -11,17 +11,17 @@
 #include "client/hostmem/block_states.h"
 #include "client/link/input.h"
 #include "common/host/mapped_memory.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr size_t kBlock = BlockStates::kBlock;
 // Each takes four of the mappings that a process may have, 65530 by default.
 constexpr size_t kMostMemories = 4096;
 
-uint64_t page_up(uint64_t address) { return (address + kPage - 1) / kPage * kPage; }
-uint64_t page_down(uint64_t address) { return address / kPage * kPage; }
+// The first page that begins at an address or behind it.
+uint64_t page_from(uint64_t address) { return page_of(address + kPageBytes - 1); }
 
 }  // namespace
 
@@ -31,11 +31,11 @@ class MovedHost::Memory final : public PageGate, public std::enable_shared_from_
       : host_(host),
         address_(address),
         bytes_(bytes),
-        first_(page_up(address)),
-        end_(page_down(address + bytes)),
+        first_(page_from(address)),
+        end_(page_of(address + bytes)),
         closed_((end_ - first_ + kBlock - 1) / kBlock) {}
   ~Memory() override {
-    if (shadow_ != 0) ::munmap(reinterpret_cast<void*>(shadow_), end_ - first_);
+    if (shadow_ != 0) ::munmap(as_pointer(shadow_), end_ - first_);
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -66,7 +66,8 @@ class MovedHost::Memory final : public PageGate, public std::enable_shared_from_
   // The blocks here have no head.
   uint64_t at(size_t block) const { return std::min(first_ + block * kBlock, end_); }
   uint64_t shadow_of(uint64_t address) const { return shadow_ + (address - first_); }
-  // All of these need mutex_. Where the application has the page now, and the other way round.
+  // All of these need mutex_. Where the application has a page of the range now, and which page of
+  // the range it has at an address.
   uint64_t now_at(uint64_t page) const;
   uint64_t was_at(uint64_t page) const;
   bool is_closed(uint64_t page) const {
@@ -92,7 +93,7 @@ class MovedHost::Memory final : public PageGate, public std::enable_shared_from_
 
 bool MovedHost::Memory::watch() {
   const size_t bytes = end_ - first_;
-  auto* const pages = reinterpret_cast<void*>(first_);
+  auto* const pages = as_pointer(first_);
   void* const shadow = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (shadow == MAP_FAILED) return false;
@@ -123,7 +124,7 @@ size_t MovedHost::Memory::close(size_t offset, size_t bytes) {
   if (closed_[block]) return end - begin;
   if (fixed_) return 0;
   // What the application has mapped there instead is not taken.
-  if (!host_.moves_.is_watched(begin) || !host_.moves_.is_watched(end - kPage)) return 0;
+  if (!host_.moves_.is_watched(begin) || !host_.moves_.is_watched(end - kPageBytes)) return 0;
   const auto first = closed_.begin() + static_cast<ptrdiff_t>(block);
   const auto last = closed_.begin() + static_cast<ptrdiff_t>(until);
   std::fill(first, last, true);
@@ -161,7 +162,8 @@ void MovedHost::Memory::open(size_t offset, size_t bytes) {
     block = until - 1;
   }
   if (moves_count_ == 0) return host_.moves_.retry(begin, end - begin);
-  for (uint64_t page = begin; page < end; page += kPage) host_.moves_.retry(now_at(page), kPage);
+  for (uint64_t page = begin; page < end; page += kPageBytes)
+    host_.moves_.retry(now_at(page), kPageBytes);
 }
 
 void MovedHost::Memory::open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin,
@@ -170,11 +172,11 @@ void MovedHost::Memory::open_pages(std::unique_lock<std::mutex>& lock, uint64_t 
   for (uint64_t page = begin; page < end;) {
     int error = 0;
     // The application may have moved pages apart.
-    const size_t bytes = moves_count_ == 0 ? end - page : kPage;
+    const size_t bytes = moves_count_ == 0 ? end - page : kPageBytes;
     page += host_.moves_.move(now_at(page), shadow_of(page), bytes, &error);
     if (page >= end || error == 0) continue;
     if (error != EAGAIN && page == looked_for && open_page(page, error)) {
-      page += kPage;
+      page += kPageBytes;
       continue;
     }
     // The system may be waiting for a report to be taken, which needs the lock; a report that has
@@ -199,7 +201,7 @@ bool MovedHost::Memory::open_page(uint64_t page, int error) {
   } else {
     // It has another protection now, or is locked.
     result = host_.moves_.copy_page(to, shadow_of(page));
-    if (result == 0) ::madvise(reinterpret_cast<void*>(shadow_of(page)), kPage, MADV_DONTNEED);
+    if (result == 0) ::madvise(as_pointer(shadow_of(page)), kPageBytes, MADV_DONTNEED);
   }
   return result == 0 || (errno != EAGAIN && errno != ENOMEM);
 }
@@ -208,7 +210,7 @@ void MovedHost::Memory::unwatch() {
   open(first_ - address_, end_ - first_);
   const auto give_back = [this](uint64_t begin, size_t bytes) {
     host_.moves_.unwatch(begin, bytes);
-    ::madvise(reinterpret_cast<void*>(begin), bytes, MADV_DOFORK);
+    ::madvise(as_pointer(begin), bytes, MADV_DOFORK);
   };
   give_back(first_, end_ - first_);
   {
@@ -238,16 +240,16 @@ uint64_t MovedHost::Memory::was_at(uint64_t page) const {
 
 bool MovedHost::Memory::has(uint64_t address) {
   std::lock_guard lock(mutex_);
-  const uint64_t page = was_at(page_down(address));
+  const uint64_t page = was_at(page_of(address));
   return page >= first_ && page < end_;
 }
 
 void MovedHost::Memory::on_access(uint64_t address) {
   std::lock_guard lock(mutex_);
-  const uint64_t page = page_down(address), was = was_at(page);
+  const uint64_t page = page_of(address), was = was_at(page);
   if (is_closed(was)) return host_.ask({was, false});
   // The application has emptied it.
-  if (host_.moves_.zero_page(page) != 0) host_.moves_.retry(page, kPage);
+  if (host_.moves_.zero_page(page) != 0) host_.moves_.retry(page, kPageBytes);
 }
 
 void MovedHost::Memory::on_change(const UserFaults::Access& change) {
@@ -255,9 +257,9 @@ void MovedHost::Memory::on_change(const UserFaults::Access& change) {
   std::lock_guard lock(mutex_);
   // The pages are emptied some time after the report: nothing may be closed in between.
   for (uint64_t page = change.address; change.what == What::kEmptied && page < change.end;
-       page += kPage) {
+       page += kPageBytes) {
     const uint64_t was = was_at(page);
-    if (is_closed(was)) ::madvise(reinterpret_cast<void*>(shadow_of(was)), kPage, MADV_DONTNEED);
+    if (is_closed(was)) ::madvise(as_pointer(shadow_of(was)), kPageBytes, MADV_DONTNEED);
   }
   if (change.what == What::kMoved && moves_count_ < moves_.size())
     moves_[moves_count_++] = {change.address, change.end, change.target};
@@ -266,7 +268,7 @@ void MovedHost::Memory::on_change(const UserFaults::Access& change) {
 
 void MovedHost::Memory::show_to_child(bool shown) {
   const auto advise = [shown](uint64_t begin, size_t bytes) {
-    ::madvise(reinterpret_cast<void*>(begin), bytes, shown ? MADV_DOFORK : MADV_DONTFORK);
+    ::madvise(as_pointer(begin), bytes, shown ? MADV_DOFORK : MADV_DONTFORK);
   };
   std::lock_guard lock(mutex_);
   advise(first_, end_ - first_);
@@ -296,22 +298,32 @@ std::shared_ptr<PageGate> MovedHost::gate(uint64_t address) {
     if (found == entries_.end() || found->second.kept || watched_ >= kMostMemories) return nullptr;
     bytes = found->second.bytes;
   }
-  if (!is_own_mapping(page_up(address), page_down(address + bytes))) return nullptr;
+  if (!is_own_mapping(page_from(address), page_of(address + bytes))) return nullptr;
   if (!moves_.open() || !keeps_.open()) return nullptr;
   return std::make_shared<Memory>(*this, address, bytes);
 }
 
 std::vector<uint64_t> MovedHost::keep(uint64_t address, size_t bytes) {
+  const auto each_watched = [&](const auto& visit) {
+    std::lock_guard lock(mutex_);
+    auto entry = entries_.upper_bound(address);
+    if (entry != entries_.begin()) --entry;
+    for (; entry != entries_.end() && entry->first < address + bytes; ++entry) {
+      if (entry->first + entry->second.bytes <= address) continue;
+      entry->second.kept = true;
+      if (entry->second.memory != nullptr) visit(entry->first);
+    }
+  };
+  // Copies call this: nothing is allocated where nothing is watched, and nothing under the lock,
+  // which a report may need. What is kept is not watched any more, so it cannot become more.
+  size_t count = 0;
+  each_watched([&](uint64_t) { ++count; });
   std::vector<uint64_t> open;
-  open.reserve(16);
-  std::lock_guard lock(mutex_);
-  auto entry = entries_.upper_bound(address);
-  if (entry != entries_.begin()) --entry;
-  for (; entry != entries_.end() && entry->first < address + bytes; ++entry) {
-    if (entry->first + entry->second.bytes <= address) continue;
-    entry->second.kept = true;
-    if (entry->second.memory != nullptr) open.push_back(entry->first);
-  }
+  if (count == 0) return open;
+  open.reserve(count);
+  each_watched([&](uint64_t begin) {
+    if (open.size() < count) open.push_back(begin);
+  });
   return open;
 }
 
@@ -364,13 +376,14 @@ void MovedHost::serve(const UserFaults::Access& access) {
   }
   if (access.what != What::kAccess) return;
   // Memory that has been opened for good, and was then emptied.
-  const uint64_t page = page_down(access.address);
-  if (moves_.zero_page(page) != 0) moves_.retry(page, kPage);
+  const uint64_t page = page_of(access.address);
+  if (moves_.zero_page(page) != 0) moves_.retry(page, kPageBytes);
 }
 
 // Needs mutex_, as its callers have it.
 void MovedHost::ask(const Wanted& wanted) {
-  if (wanted_count_ == wanted_.size() && !wanted.all) return moves_.retry(wanted.address, kPage);
+  if (wanted_count_ == wanted_.size() && !wanted.all)
+    return moves_.retry(wanted.address, kPageBytes);
   if (wanted_count_ == wanted_.size())
     wanted_[0] = wanted;
   else
@@ -388,6 +401,6 @@ bool MovedHost::next(Wanted* wanted) {
   return true;
 }
 
-void MovedHost::retry(uint64_t address) { moves_.retry(page_down(address), kPage); }
+void MovedHost::retry(uint64_t address) { moves_.retry(page_of(address), kPageBytes); }
 
 }  // namespace fargpu::client

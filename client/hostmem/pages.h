@@ -73,7 +73,7 @@ class Pages {
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
   // the mirror is made, and with which it ends. `ended`: whether that has happened meanwhile; then
   // there is no mirror, CUDA_ERROR_CONTEXT_IS_DESTROYED. `gate`: called when it is mapped, for a
-  // gate that is watched, if the region shall come when it is touched. `read_only`: what device
+  // watched gate, if the region is to be fetched on access. `read_only`: what device
   // code writes is not fetched.
   CUresult add(
       uint64_t address, size_t bytes, uint16_t context,

@@ -6,12 +6,12 @@
 #include "client/hostmem/pages.h"
 #include "client/memory/user_faults.h"
 #include "common/base/log.h"
+#include "common/host/memory_page.h"
 #include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 // The most that comes at once; less while work may be running, so that it comes in one answer.
 constexpr size_t kMostAhead = (size_t{8} << 20) / BlockStates::kBlock;
 constexpr size_t kMostBesideWork = (size_t{2} << 20) / BlockStates::kBlock;
@@ -251,7 +251,7 @@ CUresult Pages::bring_run(uint64_t address, uint64_t number, BlockStates::Run ru
 }
 
 CUresult Pages::bring(uint64_t address) {
-  address -= address % kPage;
+  address = page_of(address);
   std::lock_guard no_pull(pulling_);
   uint64_t base = 0, number = 0;
   BlockStates::Run run;

@@ -11,13 +11,12 @@
 #include "client/settings/mapped_mode.h"
 #include "client/transfer/submission.h"
 #include "common/base/log.h"
+#include "common/host/memory_page.h"
 #include "common/host/thread.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 bool find_idle(Session& session) {
   // While work is being sent there is no mark.
@@ -46,7 +45,7 @@ void serve(Session& session) {
     faults.wait(session.pages.look());
     for (const UserFaults::Access& access : faults.take(found)) {
       if (session.pages.bring(access.address) == CUDA_ERROR_NOT_MAPPED)
-        faults.retry(access.address / kPage * kPage, kPage);
+        faults.retry(page_of(access.address), kPageBytes);
     }
     for (MovedHost::Wanted wanted; session.moved_host.next(&wanted);) {
       if (wanted.all) {
