@@ -11,6 +11,8 @@
 #include <string_view>
 #include <thread>
 
+#include "tests/client/apart.h"
+
 namespace fargpu::client {
 namespace {
 
@@ -277,10 +279,9 @@ TEST_F(OrderedCopiesTest, RowsWithGapsArePacked) {
 // Registered memory is the application's to unmap, while copies are under way.
 TEST_F(OrderedCopiesTest, RegisteredMemoryMayGo) {
   constexpr size_t kPage = 4096;
-  void* const memory =
-      ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const text = static_cast<char*>(memory) + kPage - 3;
+  std::byte* const memory = test::map_apart(2 * kPage);
+  ASSERT_NE(memory, nullptr);
+  auto* const text = reinterpret_cast<char*>(memory + kPage - 3);
   std::ranges::copy(std::string_view("abcdef"), text);
   const copy::Rows rows = copy::dense(address(text), line(6));
   const uint64_t fetch =
@@ -292,7 +293,7 @@ TEST_F(OrderedCopiesTest, RegisteredMemoryMayGo) {
   EXPECT_TRUE(copies_.on_fetch(before, 0, 6, CUDA_SUCCESS).ok());
   const std::string first = std::to_string(before), name = std::to_string(fetch);
   EXPECT_TRUE(sent({first + ":0:abcd", first + ":4:ef"}));
-  ::munmap(static_cast<char*>(memory) + kPage, kPage);
+  ::munmap(memory + kPage, kPage);
   EXPECT_TRUE(copies_.on_fetch(fetch, 0, 6, CUDA_SUCCESS).ok());
   const std::string zeros(1, '\0');
   EXPECT_TRUE(sent({first + ":0:abcd", first + ":4:ef", name + ":0:abc" + zeros, "missing",

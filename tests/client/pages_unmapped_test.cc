@@ -7,6 +7,7 @@
 
 #include "client/hostmem/pages.h"
 #include "client/memory/user_faults.h"
+#include "tests/client/apart.h"
 #include "tests/client/pages_worker.h"
 
 namespace fargpu::client {
@@ -17,7 +18,8 @@ constexpr std::byte operator""_b(unsigned long long value) { return static_cast<
 
 class PagesUnmappedTest : public testing::Test {
  protected:
-  PagesUnmappedTest() : host_(map()), worker_(address(), kBytes) {
+  PagesUnmappedTest() : host_(test::map_apart(kBytes)), worker_(address(), kBytes) {
+    EXPECT_NE(host_, nullptr);
     EXPECT_EQ(pages_.add(address(), kBytes, 1,
                          [this](CUdeviceptr* pointer) {
                            *pointer = address();
@@ -28,12 +30,6 @@ class PagesUnmappedTest : public testing::Test {
     work();
   }
   ~PagesUnmappedTest() override { ::munmap(host_, kBytes); }
-  static std::byte* map() {
-    void* const memory =
-        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT_NE(memory, MAP_FAILED);
-    return static_cast<std::byte*>(memory);
-  }
   uint64_t address() const { return reinterpret_cast<uint64_t>(host_); }
   void unmap(size_t first, size_t count) { ::munmap(host_ + first * kPage, count * kPage); }
   void map_again(size_t page, int protection) {

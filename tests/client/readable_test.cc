@@ -13,6 +13,7 @@
 #include <cstddef>
 
 #include "client/memory/reserve.h"
+#include "tests/client/apart.h"
 
 namespace fargpu::client {
 namespace {
@@ -21,9 +22,8 @@ constexpr size_t kPage = 4096;
 
 // Which of the questions has a wrong answer; 0: none.
 int wrong_answer() {
-  auto* const pages = static_cast<char*>(
-      ::mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  if (pages == MAP_FAILED) return 1;
+  std::byte* const pages = test::map_apart(3 * kPage);
+  if (pages == nullptr) return 1;
   ::mprotect(pages + kPage, kPage, PROT_NONE);
   ::munmap(pages + 2 * kPage, kPage);
   const int on_stack = 0;

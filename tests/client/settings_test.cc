@@ -1,6 +1,7 @@
 #include "client/settings/settings.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -107,12 +108,13 @@ TEST_F(Environment, EmulatedLink) {
 }
 
 TEST_F(Environment, TokenFromAFile) {
-  const std::string path = testing::TempDir() + "/client_token";
+  const std::string path = testing::TempDir() + "/client_token-" + std::to_string(::getpid());
   std::ofstream(path) << "secret\nsecond line\n";
   set("FARGPU_TOKEN_FILE", path);
   EXPECT_EQ(read_settings()->token, "secret");
   set("FARGPU_TOKEN", "direct");
   EXPECT_EQ(read_settings()->token, "direct");
+  std::filesystem::remove(path);
 }
 
 TEST_F(Environment, MissingTokenFile) {
@@ -123,7 +125,9 @@ TEST_F(Environment, MissingTokenFile) {
 }
 
 TEST(MappedMode, IsEagerBesideAnAdapterUnlessAsked) {
-  const std::filesystem::path devices = testing::TempDir() + "devices";
+  std::string folder = testing::TempDir() + "/devices-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::filesystem::path devices = folder;
   std::filesystem::create_directories(devices / "infiniband");
   std::filesystem::create_directories(devices / "vfio");
   const auto make = [&](const char* name) { EXPECT_TRUE(std::ofstream(devices / name)) << name; };

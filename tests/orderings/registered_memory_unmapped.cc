@@ -36,10 +36,11 @@ int read_by_kernel(const int* word) {
   return back;
 }
 
-// Registered memory at addresses of its own, which device code has used.
+// Registered memory at addresses of its own, which device code has used: where no process has its
+// libraries, and above what the simulated driver gives out (42 TiB, sim/base/settings.h).
 struct Memory {
   explicit Memory(unsigned flags, int file = -1) {
-    static uint64_t next = 0x2000'0000'0000;
+    static uint64_t next = 0x3000'0000'0000;
     next += uint64_t{64} << 20;
     void* const memory = ::mmap(
         reinterpret_cast<void*>(next), kBytes, PROT_READ | PROT_WRITE,
