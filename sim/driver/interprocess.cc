@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "sim/driver/address_space.h"
-#include "sim/driver/api.h"
+#include "sim/driver/driver.h"
 #include "sim/driver/physical_memory.h"
 #include "sim/driver/pool.h"
 #include "sim/memory/host_usage.h"
@@ -150,13 +150,12 @@ CUresult Interprocess::export_memory(const Allocation& allocation, CUipcMemHandl
   return CUDA_SUCCESS;
 }
 
-CUresult Interprocess::open_memory(Context& context, const CUipcMemHandle& handle,
+CUresult Interprocess::open_memory(Allocation as, const CUipcMemHandle& handle,
                                    CUdeviceptr* address) {
   Name name{};
   std::memcpy(&name, &handle, sizeof name);
   if (name.magic != kMemoryMagic) return CUDA_ERROR_INVALID_VALUE;
   if (name.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver answers
-  Allocation as = owned_by(context);
   as.readable = as.writable = 1u << as.device;
   return map_memory(name, as, address);
 }

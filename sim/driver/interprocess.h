@@ -21,7 +21,6 @@
 
 namespace fargpu::sim {
 
-class Context;
 class Pool;
 
 // The records and the waits of an event that several processes have. A wait is for the record that
@@ -60,7 +59,8 @@ class SharedEvent {
 class Interprocess {
  public:
   CUresult export_memory(const Allocation& allocation, CUipcMemHandle* handle);
-  CUresult open_memory(Context& context, const CUipcMemHandle& handle, CUdeviceptr* address);
+  // `as`: whose the memory becomes.
+  CUresult open_memory(Allocation as, const CUipcMemHandle& handle, CUdeviceptr* address);
   // Memory of a pool that other processes may import.
   CUresult export_pointer(const Allocation& allocation, const Pool& pool,
                           CUmemPoolPtrExportData* data);
@@ -93,7 +93,6 @@ class Interprocess {
   struct Name;
   bool begin();  // needs mutex_
   CUresult name_memory(const Allocation& allocation, Name* name);
-  // `as`: whose the memory becomes.
   CUresult map_memory(const Name& name, Allocation as, CUdeviceptr* address);
 
   std::mutex mutex_;

@@ -22,7 +22,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle
   return with_context([&](Context& context) -> CUresult {
     if (pdptr == nullptr || (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0)
       return CUDA_ERROR_INVALID_VALUE;
-    return Driver::get().interprocess().open_memory(context, handle, pdptr);
+    return Driver::get().interprocess().open_memory(owned_by(context), handle, pdptr);
   });
 }
 
