@@ -2,6 +2,7 @@
 // peers.
 #include "sim/driver/api.h"
 #include "sim/driver/green_context.h"
+#include "sim/driver/primary_context.h"
 
 using namespace fargpu::sim;
 
@@ -30,11 +31,11 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
 }
 
 // The named context, or the current one for NULL.
-CUresult named_context(Driver& driver, CUcontext handle, std::shared_ptr<Context>* context) {
-  if (handle == nullptr) return current_context(driver, context);
-  *context = driver.find_context(handle);
+CUresult named_context(CUcontext handle, std::shared_ptr<Context>* context) {
+  if (handle == nullptr) return current_context(context);
+  *context = find_context(handle);
   if (*context && (*context)->alive()) return CUDA_SUCCESS;
-  return driver.is_context(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  return is_context(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 }  // namespace
@@ -73,9 +74,9 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
 CUresult CUDAAPI cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx) {
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!driver.is_context(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!is_context(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
     context_stack().push_back(ctx);
     return CUDA_SUCCESS;
   });
@@ -96,9 +97,9 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext* pctx) {
 CUresult CUDAAPI cuCtxPopCurrent(CUcontext* pctx) { return cuCtxPopCurrent_v2(pctx); }
 
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx) {
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     auto& stack = context_stack();
-    if (ctx != nullptr && !driver.is_context(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
+    if (ctx != nullptr && !is_context(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
     if (!stack.empty()) stack.pop_back();
     if (ctx != nullptr) stack.push_back(ctx);
     return CUDA_SUCCESS;
@@ -119,11 +120,11 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
     if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
     // Also answered for a primary context that is not retained.
     if (auto primary = driver.registry().find<PrimaryContext>(context_stack().back())) {
-      *device = primary->ordinal;
+      *device = primary->device().ordinal();
       return CUDA_SUCCESS;
     }
     std::shared_ptr<Context> context;
-    if (CUresult result = current_context(driver, &context); result != CUDA_SUCCESS) return result;
+    if (CUresult result = current_context(&context); result != CUDA_SUCCESS) return result;
     *device = context->device().ordinal();
     return CUDA_SUCCESS;
   });
@@ -131,11 +132,10 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
 
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   if (ctx == nullptr) return cuCtxGetDevice(device);
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
-      return result;
+    if (CUresult result = named_context(ctx, &context); result != CUDA_SUCCESS) return result;
     *device = context->device().ordinal();
     return CUDA_SUCCESS;
   });
@@ -158,10 +158,9 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned int flags) {
 }
 
 CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
-      return result;
+    if (CUresult result = named_context(ctx, &context); result != CUDA_SUCCESS) return result;
     if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *ctxId = context->id();
     return CUDA_SUCCESS;
@@ -175,8 +174,7 @@ CUresult CUDAAPI cuCtxSynchronize(void) {
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
-      return result;
+    if (CUresult result = named_context(ctx, &context); result != CUDA_SUCCESS) return result;
     const auto green = ctx == nullptr ? current_green() : driver.registry().find<GreenContext>(ctx);
     return context->synchronize(green.get());
   });
@@ -231,10 +229,9 @@ CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
 }
 
 CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = named_context(driver, ctx, &context); result != CUDA_SUCCESS)
-      return result;
+    if (CUresult result = named_context(ctx, &context); result != CUDA_SUCCESS) return result;
     if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *version = 3020;
     return CUDA_SUCCESS;
@@ -256,7 +253,7 @@ CUresult CUDAAPI cuCtxResetPersistingL2Cache(void) {
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   return with_context([&](Context& context) -> CUresult {
     if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    auto peer = Driver::get().find_context(peerContext);
+    auto peer = find_context(peerContext);
     if (!peer || peer.get() == &context) return CUDA_ERROR_INVALID_CONTEXT;
     const int ordinal = peer->device().ordinal();
     if (ordinal == context.device().ordinal()) return CUDA_ERROR_INVALID_DEVICE;
@@ -268,7 +265,7 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
   return with_context([&](Context& context) -> CUresult {
-    auto peer = Driver::get().find_context(peerContext);
+    auto peer = find_context(peerContext);
     if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
     const int ordinal = peer->device().ordinal();
     if (!context.memory().peer_enabled(ordinal)) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
@@ -281,14 +278,15 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return with_device(dev, [&](Device& device) -> CUresult {
     if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (device.retain_primary() == nullptr) return device.without_context();
-    *pctx = device.primary_handle();
+    PrimaryContext& primary = PrimaryContext::of(device);
+    if (primary.retain() == nullptr) return device.without_context();
+    *pctx = primary.handle();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-  return with_device(dev, [](Device& device) { return device.release_primary(); });
+  return with_device(dev, [](Device& device) { return PrimaryContext::of(device).release(); });
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
@@ -297,8 +295,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
 
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return with_device(dev, [](Device& device) -> CUresult {
-    if (device.greens > 0) return CUDA_ERROR_NOT_PERMITTED;
-    device.reset_primary();
+    PrimaryContext& primary = PrimaryContext::of(device);
+    if (primary.greens > 0) return CUDA_ERROR_NOT_PERMITTED;
+    primary.reset();
     return CUDA_SUCCESS;
   });
 }
@@ -308,7 +307,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryC
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   return with_device(dev, [&](Device& device) -> CUresult {
     if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-    device.set_primary_flags(flags);
+    PrimaryContext::of(device).set_flags(flags);
     return CUDA_SUCCESS;
   });
 }
@@ -320,8 +319,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   return with_device(dev, [&](Device& device) -> CUresult {
     if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *flags = device.primary_flags();
-    *active = device.primary() != nullptr;
+    const PrimaryContext& primary = PrimaryContext::of(device);
+    *flags = primary.flags();
+    *active = primary.get() != nullptr;
     return CUDA_SUCCESS;
   });
 }

@@ -5,6 +5,7 @@
 
 #include "sim/api/driver_version.h"
 #include "sim/driver/api.h"
+#include "sim/driver/checkpoint.h"
 
 using namespace fargpu::sim;
 
@@ -19,7 +20,11 @@ struct Notification {
 
 CUresult CUDAAPI cuInit(unsigned int Flags) {
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return guarded([] { return Driver::initialize(); });
+  return guarded([] {
+    const CUresult result = Driver::initialize();
+    if (result == CUDA_SUCCESS) Checkpoint::start();
+    return result;
+  });
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int* driverVersion) {

@@ -137,7 +137,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUeven
 
 CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   return with_driver([&](Driver& driver) -> CUresult {
-    auto context = driver.find_context(hCtx);
+    auto context = find_context(hCtx);
     if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
     auto event = driver.registry().find<Event>(hEvent);
     if (!event || event->context.lock() != context) return CUDA_ERROR_INVALID_HANDLE;
@@ -150,7 +150,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
 
 CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   return with_driver([&](Driver& driver) -> CUresult {
-    auto context = driver.find_context(hCtx);
+    auto context = find_context(hCtx);
     if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
     auto event = driver.registry().find<Event>(hEvent);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;

@@ -4,6 +4,7 @@
 #include "sim/driver/api.h"
 #include "sim/driver/capture.h"
 #include "sim/driver/green_context.h"
+#include "sim/driver/primary_context.h"
 
 using namespace fargpu::sim;
 
@@ -43,7 +44,7 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource,
                                      CUdevResourceType type) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (const auto green = find_green(driver, hCtx)) return put(green->partition, resource, type);
-    const auto context = driver.find_context(hCtx);
+    const auto context = find_context(hCtx);
     if (!context || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
     return put(whole(context->device()), resource, type);
   });
@@ -126,7 +127,7 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
     // Without a description it has all of the device.
     const Partition partition = description ? description->partition : whole(device);
     if (partition.device != device.ordinal()) return CUDA_ERROR_INVALID_DEVICE;
-    const auto primary = device.retain_primary();
+    const auto primary = PrimaryContext::of(device).retain();
     if (!primary) return device.without_context();
     auto green = std::make_shared<GreenContext>();
     green->id = next_split();
@@ -135,7 +136,7 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
     green->partition = partition;
     green->default_stream = primary->create_stream(CU_STREAM_NON_BLOCKING, 0, green);
     green->handle = registry.add(green, 0);
-    ++device.greens;
+    ++PrimaryContext::of(device).greens;
     *phCtx = to_handle<CUgreenCtx>(green->handle);
     return CUDA_SUCCESS;
   });
@@ -151,8 +152,9 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
     green->primary->forget_stream(green->default_stream);
     green->default_stream = nullptr;
     green->primary = nullptr;
-    --green->device->greens;
-    return green->device->release_primary();
+    PrimaryContext& primary = PrimaryContext::of(*green->device);
+    --primary.greens;
+    return primary.release();
   });
 }
 

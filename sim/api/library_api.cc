@@ -11,7 +11,7 @@ namespace {
 
 std::shared_ptr<Context> context_or_null(Driver& driver) {
   std::shared_ptr<Context> context;
-  return current_context(driver, &context) == CUDA_SUCCESS ? context : nullptr;
+  return current_context(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
 CUresult load(Driver& driver, CUlibrary* handle, const void* image, unsigned num_jit,
@@ -214,7 +214,7 @@ CUresult CUDAAPI cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUke
         if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
         if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
         std::shared_ptr<Context> context;
-        if (current_context(driver, &context) == CUDA_SUCCESS) {
+        if (current_context(&context) == CUDA_SUCCESS) {
           load_at_first_use(*context, *kernel->settings[static_cast<size_t>(dev)]);
         }
         return function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)],

@@ -82,7 +82,7 @@ CUresult with_link(CUlinkState handle, Body&& body) {
   return with_driver([&](Driver& driver) -> CUresult {
     const auto state = driver.registry().find<LinkState>(handle);
     std::shared_ptr<Context> context;
-    CUresult result = current_context(driver, &context);
+    CUresult result = current_context(&context);
     if (result == CUDA_ERROR_INVALID_CONTEXT && state) {
       context = state->context.lock();
       if (context && context->alive()) result = CUDA_SUCCESS;

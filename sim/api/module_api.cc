@@ -8,6 +8,7 @@
 #include "sim/base/program_report.h"
 #include "sim/driver/api.h"
 #include "sim/driver/module.h"
+#include "sim/driver/primary_context.h"
 #include "sim/work/jit_options.h"
 
 using namespace fargpu::sim;
@@ -26,7 +27,8 @@ CUresult load_module(Context& context, CUmodule* handle, const void* image, JitO
     return result;
   }
   context.quiesce_if_locked();
-  if (const auto primary = context.device().primary(); primary && primary.get() != &context)
+  if (const auto primary = PrimaryContext::of(context.device()).get();
+      primary && primary.get() != &context)
     primary->quiesce_if_locked();
   *handle = to_handle<CUmodule>(module->handle);
   return CUDA_SUCCESS;

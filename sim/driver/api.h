@@ -49,21 +49,16 @@ CUresult with_device(CUdevice ordinal, Body&& body) noexcept {
   });
 }
 
-// The calling thread's context. CUDA_ERROR_INVALID_CONTEXT without one,
-// CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or was never retained.
-CUresult current_context(Driver& driver, std::shared_ptr<Context>* context);
-
-// The same; a thread without a context, or with one that is gone, works in that of `handle`, an
-// object of a context.
-CUresult context_for(Driver& driver, const void* handle, std::shared_ptr<Context>* context);
+// As current_context(). A thread without a context, or with one that is gone, works in that of
+// `handle`, an object of a context.
+CUresult context_for(const void* handle, std::shared_ptr<Context>* context);
 
 // For calls that need a current context; a failed context returns its error: body(Context&).
 template <typename Body>
 CUresult with_context_of(const void* handle, Body&& body) noexcept {
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     std::shared_ptr<Context> context;
-    if (CUresult result = context_for(driver, handle, &context); result != CUDA_SUCCESS)
-      return result;
+    if (CUresult result = context_for(handle, &context); result != CUDA_SUCCESS) return result;
     if (CUresult result = context->error(); result != CUDA_SUCCESS) return result;
     return body(*context);
   });
@@ -72,12 +67,6 @@ template <typename Body>
 CUresult with_context(Body&& body) noexcept {
   return with_context_of(nullptr, std::forward<Body>(body));
 }
-
-// NULL and CU_STREAM_LEGACY are the current context's legacy default stream. `owner` becomes the
-// stream's context, which for a created stream may be another than the current one.
-// CUDA_ERROR_INVALID_HANDLE: not a stream, or its context is gone.
-CUresult find_stream(const std::shared_ptr<Context>& current, CUstream handle,
-                     std::shared_ptr<Context>* owner, std::shared_ptr<Stream>* stream);
 
 // For calls that put work into a stream: body(Context& of the stream, const
 // std::shared_ptr<Stream>&).

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
-#include "sim/driver/api.h"
+#include "sim/driver/context.h"
+#include "sim/driver/current.h"
+#include "sim/driver/driver.h"
 #include "sim/driver/event.h"
 
 namespace fargpu::sim {
@@ -20,22 +22,16 @@ bool& beside_captures() {
 
 // The stream of a call that says nothing about captures; nullptr: there is none.
 std::shared_ptr<Stream> stream_of(CUstream handle) {
+  if (!Driver::initialized()) return nullptr;
   std::shared_ptr<Context> context, owner;
   std::shared_ptr<Stream> stream;
-  if (!Driver::initialized() || context_for(Driver::get(), handle, &context) != CUDA_SUCCESS ||
-      find_stream(context, handle, &owner, &stream) != CUDA_SUCCESS) {
+  // Without a current context there are only the streams that were created.
+  if (current_context(&context) != CUDA_SUCCESS && !Driver::get().registry().find<Stream>(handle))
     return nullptr;
-  }
-  return stream;
+  return find_stream(context, handle, &owner, &stream) == CUDA_SUCCESS ? stream : nullptr;
 }
 
 }  // namespace
-
-uint64_t this_thread_number() {
-  static std::atomic<uint64_t> next{1};
-  thread_local const uint64_t number = next.fetch_add(1);
-  return number;
-}
 
 CUstreamCaptureMode& thread_capture_mode() {
   thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -151,7 +147,7 @@ CUresult Captures::forbidden_everywhere() {
 
 CUresult Captures::implicit() {
   std::shared_ptr<Context> context;
-  if (!any() || current_context(Driver::get(), &context) != CUDA_SUCCESS) return CUDA_SUCCESS;
+  if (!any() || current_context(&context) != CUDA_SUCCESS) return CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
   return blocking(*context, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }

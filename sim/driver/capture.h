@@ -90,7 +90,6 @@ class Captures {
   std::atomic<size_t> count_{0};
 };
 
-uint64_t this_thread_number();
 // The mode of the calling thread.
 CUstreamCaptureMode& thread_capture_mode();
 

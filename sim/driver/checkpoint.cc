@@ -22,6 +22,7 @@
 #include "sim/driver/call_gate.h"
 #include "sim/driver/context.h"
 #include "sim/driver/driver.h"
+#include "sim/driver/primary_context.h"
 
 namespace fargpu::sim {
 namespace {
@@ -47,13 +48,14 @@ bool is_of_this_user(const Fd& socket, int process) {
 }
 
 // Waits for the work of all contexts, on a thread that may go on waiting behind the deadline.
-bool finish_work(Driver& driver, std::optional<CallGate::Clock::time_point> deadline) {
+bool finish_work(std::optional<CallGate::Clock::time_point> deadline) {
   auto done = std::make_shared<std::promise<void>>();
   std::future<void> finished = done->get_future();
-  std::thread([&driver, done] {
+  std::thread([done] {
+    Driver& driver = Driver::get();
     for (const auto& context : driver.registry().all<Context>()) (void)context->synchronize();
     for (const auto& device : driver.devices())
-      if (const auto primary = device->primary()) (void)primary->synchronize();
+      if (const auto primary = PrimaryContext::of(*device).get()) (void)primary->synchronize();
     done->set_value();
   }).detach();
   if (!deadline) {
@@ -61,6 +63,16 @@ bool finish_work(Driver& driver, std::optional<CallGate::Clock::time_point> dead
     return true;
   }
   return finished.wait_until(*deadline) == std::future_status::ready;
+}
+
+// Of all device memory.
+std::vector<int> descriptors() {
+  std::vector<int> found;
+  for (const auto& device : Driver::get().devices())
+    for (const int descriptor :
+         {device->memory().descriptor(), device->physical_store().descriptor()})
+      if (descriptor >= 0) found.push_back(descriptor);
+  return found;
 }
 
 }  // namespace
@@ -81,9 +93,12 @@ CUresult Checkpoint::ask(int process, const Request& request, int32_t* value) {
   return static_cast<CUresult>(answer.result);
 }
 
-void Checkpoint::start(Driver& driver) {
-  driver_ = &driver;
-  socket_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+void Checkpoint::start() {
+  // Never destroyed: its thread may outlive main.
+  [[maybe_unused]] static const auto* const made = new Checkpoint;
+}
+
+Checkpoint::Checkpoint() : socket_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
   const Address address(::getpid());
   constexpr int kWaiting = 8;
   if (!socket_.valid() || ::bind(socket_.get(), address.get(), address.length) != 0 ||
@@ -146,7 +161,7 @@ CUresult Checkpoint::lock(uint32_t timeout_ms) {
   std::optional<CallGate::Clock::time_point> deadline;
   if (timeout_ms != 0) deadline = CallGate::Clock::now() + std::chrono::milliseconds(timeout_ms);
   if (!CallGate::close(deadline)) return CUDA_ERROR_NOT_READY;
-  if (!finish_work(*driver_, deadline)) {
+  if (!finish_work(deadline)) {
     CallGate::open();
     return CUDA_ERROR_NOT_READY;
   }
@@ -154,19 +169,10 @@ CUresult Checkpoint::lock(uint32_t timeout_ms) {
   return CUDA_SUCCESS;
 }
 
-std::vector<int> Checkpoint::files() const {
-  std::vector<int> descriptors;
-  for (const auto& device : driver_->devices())
-    for (const int descriptor :
-         {device->memory().descriptor(), device->physical_store().descriptor()})
-      if (descriptor >= 0) descriptors.push_back(descriptor);
-  return descriptors;
-}
-
 CUresult Checkpoint::checkpoint() {
   if (state_ != CU_PROCESS_STATE_LOCKED) return CUDA_ERROR_ILLEGAL_STATE;
-  if (driver_->interprocess().is_shared()) return CUDA_ERROR_NOT_SUPPORTED;
-  const std::vector<int> from = files();
+  if (Driver::get().interprocess().is_shared()) return CUDA_ERROR_NOT_SUPPORTED;
+  const std::vector<int> from = descriptors();
   std::vector<FileContents> taken(from.size());
   size_t count = 0;
   const auto put_back = [&] {
@@ -190,7 +196,7 @@ CUresult Checkpoint::checkpoint() {
 
 CUresult Checkpoint::restore() {
   if (state_ != CU_PROCESS_STATE_CHECKPOINTED) return CUDA_ERROR_ILLEGAL_STATE;
-  const std::vector<int> to = files();
+  const std::vector<int> to = descriptors();
   for (size_t i = 0; i < to.size(); ++i)
     if (!contents_[i].put_back(to[i])) return CUDA_ERROR_OUT_OF_MEMORY;
   contents_.clear();

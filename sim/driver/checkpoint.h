@@ -17,8 +17,6 @@
 
 namespace fargpu::sim {
 
-class Driver;
-
 class Checkpoint {
  public:
   enum class Order : uint32_t { kThread, kState, kLock, kCheckpoint, kRestore, kUnlock };
@@ -34,10 +32,11 @@ class Checkpoint {
   // of another user.
   static CUresult ask(int process, const Request& request, int32_t* value = nullptr);
 
-  // At the end of cuInit. Without a socket there are no requests.
-  void start(Driver& driver);
+  // After each successful cuInit; the first one counts. Without a socket there are no requests.
+  static void start();
 
  private:
+  Checkpoint();
   void run();
   void serve(const Fd& caller);
   Answer answer(const Request& request);
@@ -45,9 +44,7 @@ class Checkpoint {
   CUresult checkpoint();
   CUresult restore();
   CUresult unlock();
-  std::vector<int> files() const;  // descriptors of all device memory
 
-  Driver* driver_ = nullptr;
   Fd socket_;
   // Of the thread.
   CUprocessState state_ = CU_PROCESS_STATE_RUNNING;

@@ -6,6 +6,7 @@
 
 #include "sim/base/program_report.h"
 #include "sim/driver/capture.h"
+#include "sim/driver/current.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
 #include "sim/driver/green_context.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "sim/driver/driver.h"
-#include "sim/driver/texture.h"
+#include "sim/driver/texture_object.h"
 #include "sim/memory/allocation_map.h"
 #include "sim/memory/device_memory.h"
 

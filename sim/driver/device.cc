@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "sim/driver/context.h"
 #include "sim/driver/driver.h"
 #include "sim/driver/pool.h"
 
@@ -17,9 +16,7 @@ Device::Device(const Settings& settings, int ordinal, int unit)
       prohibited_(settings.prohibited),
       name_(device_name(settings, gpu_of(unit))),
       memory_(gpu_of(unit), settings.unit_bytes(), settings.slot, Driver::get().host_usage(), unit),
-      physical_store_(settings.unit_bytes()),
-      primary_handle_(reinterpret_cast<CUcontext>(Driver::get().registry().add(
-          std::make_shared<PrimaryContext>(PrimaryContext{ordinal}), 0))) {
+      physical_store_(settings.unit_bytes()) {
   default_pool_ = std::make_shared<Pool>(*this, true);
   default_pool_->set_handle(Driver::get().registry().add(default_pool_, 0));
   current_pool_ = default_pool_;
@@ -50,60 +47,6 @@ int Device::attribute(CUdevice_attribute id) const {
   int value = 0;
   simulated_attribute(id, compute_capability_, unit_, &value, instances_);
   return value;
-}
-
-std::shared_ptr<Context> Device::primary() const {
-  std::lock_guard lock(mutex_);
-  return primary_;
-}
-
-std::shared_ptr<Context> Device::retain_primary() {
-  std::lock_guard lock(mutex_);
-  if (prohibited_) return nullptr;
-  if (!primary_) {
-    primary_ = Context::create(*this, primary_flags_, true);
-    if (!primary_) return nullptr;
-    primary_->set_handle(primary_handle_);
-  }
-  ++primary_references_;
-  return primary_;
-}
-
-CUresult Device::release_primary() {
-  std::shared_ptr<Context> last;
-  {
-    std::lock_guard lock(mutex_);
-    if (primary_references_ == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (--primary_references_ > 0) return CUDA_SUCCESS;
-    last = std::move(primary_);
-    primary_ = nullptr;
-  }
-  if (last) last->destroy();  // a reset may have been before
-  return CUDA_SUCCESS;
-}
-
-// The references stay, as with the driver (580): each may still be released. The next retain makes
-// a new context.
-void Device::reset_primary() {
-  std::shared_ptr<Context> last;
-  {
-    std::lock_guard lock(mutex_);
-    last = std::move(primary_);
-    primary_ = nullptr;
-    primary_flags_ = 0;
-  }
-  if (last) last->destroy();
-}
-
-unsigned Device::primary_flags() const {
-  std::lock_guard lock(mutex_);
-  return primary_flags_;
-}
-
-void Device::set_primary_flags(unsigned flags) {
-  std::lock_guard lock(mutex_);
-  primary_flags_ = flags;
-  if (primary_) primary_->set_flags(flags);
 }
 
 std::shared_ptr<Pool> Device::default_pool() const { return default_pool_; }

@@ -1,10 +1,9 @@
-// One visible simulated GPU: identity, attributes, memory, primary context, memory pools. Lives
-// from cuInit to the end of the process.
+// One visible simulated GPU: identity, attributes, memory, memory pools. Lives from cuInit to the
+// end of the process.
 #pragma once
 
 #include <cuda.h>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,7 +17,6 @@
 
 namespace fargpu::sim {
 
-class Context;
 class Pool;
 
 class Device {
@@ -47,18 +45,6 @@ class Device {
   // The same for ids that are known to exist.
   int attribute(CUdevice_attribute id) const;
 
-  // --- primary context. Its handle never changes; there is a context behind it while it is
-  // retained.
-  CUcontext primary_handle() const { return primary_handle_; }
-  std::shared_ptr<Context> primary() const;
-  // Null when the device's compute mode allows no contexts, or there is no memory for one.
-  std::shared_ptr<Context> retain_primary();
-  CUresult release_primary();
-  void reset_primary();        // the references stay
-  std::atomic<int> greens{0};  // green contexts that are part of it
-  unsigned primary_flags() const;
-  void set_primary_flags(unsigned flags);
-
   // --- pools: the default pool, which cannot be destroyed, and the pool that cuMemAllocAsync uses
   std::shared_ptr<Pool> default_pool() const;
   std::shared_ptr<Pool> current_pool() const;
@@ -74,12 +60,8 @@ class Device {
   DeviceMemory memory_;
   PhysicalStore physical_store_;
   GraphMemory graph_memory_{*this};
-  const CUcontext primary_handle_;
 
   mutable std::mutex mutex_;
-  std::shared_ptr<Context> primary_;
-  int primary_references_ = 0;
-  unsigned primary_flags_ = 0;
   std::shared_ptr<Pool> default_pool_;
   std::shared_ptr<Pool> current_pool_;
 };

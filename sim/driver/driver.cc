@@ -10,8 +10,6 @@
 #include "common/base/log.h"
 #include "sim/base/slow_end.h"
 #include "sim/base/task_queue.h"
-#include "sim/driver/context.h"
-#include "sim/driver/green_context.h"
 #include "sim/driver/pool.h"
 #include "sim/memory/host_usage.h"
 
@@ -49,7 +47,6 @@ CUresult Driver::initialize() {
   }
   g_driver.store(driver);
   driver->make_devices();
-  driver->checkpoint_.start(*driver);
   pthread_atfork(nullptr, nullptr, forget_after_fork);
   g_ready.store(true);
   return CUDA_SUCCESS;
@@ -78,21 +75,6 @@ void Driver::make_devices() {
 Device* Driver::device(int ordinal) const {
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= devices_.size()) return nullptr;
   return devices_[static_cast<size_t>(ordinal)].get();
-}
-
-std::shared_ptr<Context> Driver::find_context(CUcontext handle) const {
-  if (auto context = registry_.find<Context>(handle)) return context;
-  if (auto primary = registry_.find<PrimaryContext>(handle))
-    return device(primary->ordinal)->primary();
-  if (auto green = registry_.find<GreenContext>(handle); green && green->alive)
-    return green->primary;
-  return nullptr;
-}
-
-bool Driver::is_context(CUcontext handle) const {
-  return registry_.find<Context>(handle) != nullptr ||
-         registry_.find<PrimaryContext>(handle) != nullptr ||
-         registry_.find<GreenContext>(handle) != nullptr;
 }
 
 void Driver::release(const Allocation& allocation) {

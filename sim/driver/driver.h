@@ -13,7 +13,6 @@
 #include "sim/base/registry.h"
 #include "sim/base/settings.h"
 #include "sim/driver/address_space.h"
-#include "sim/driver/checkpoint.h"
 #include "sim/driver/device.h"
 #include "sim/driver/interprocess.h"
 #include "sim/driver/retired_images.h"
@@ -21,14 +20,7 @@
 
 namespace fargpu::sim {
 
-class Context;
 class HostUsage;
-
-// Stands in the registry for a primary context whether or not it is retained.
-struct PrimaryContext {
-  static constexpr ObjectKind kKind = ObjectKind::kPrimaryContext;
-  int ordinal;
-};
 
 class Driver {
  public:
@@ -53,11 +45,6 @@ class Driver {
   // How many contexts there are.
   std::atomic<int>& contexts() { return contexts_; }
 
-  // A live context by handle, primary ones while retained; for a green one its primary context.
-  // nullptr otherwise.
-  std::shared_ptr<Context> find_context(CUcontext handle) const;
-  // The handle names a context, perhaps a primary one that is not retained.
-  bool is_context(CUcontext handle) const;
   // Gives back the bytes of an allocation that is no longer in the map.
   void release(const Allocation& allocation);
 
@@ -74,7 +61,6 @@ class Driver {
   AllocationMap allocations_;
   AddressSpace addresses_{allocations_, reservations_begin(settings_.slot)};
   Interprocess interprocess_;
-  Checkpoint checkpoint_;
   std::vector<std::unique_ptr<Device>> devices_;
 };
 

@@ -41,7 +41,4 @@ struct GreenContext {
   std::vector<Fence> gates;  // its later work waits for these; guarded by the context's submission
 };
 
-// That of the calling thread's current context; null: a context that is none.
-std::shared_ptr<GreenContext> current_green();
-
 }  // namespace fargpu::sim

@@ -70,15 +70,14 @@ OperationPtr make_empty() { return std::make_shared<Empty>(); }
 CUresult make_host(const CUDA_HOST_NODE_PARAMS_v2& params, OperationPtr* operation) {
   if (params.fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
-  (void)current_context(Driver::get(), &context);
+  (void)current_context(&context);
   *operation = std::make_shared<Host>(params, std::move(context));
   return CUDA_SUCCESS;
 }
 
 CUresult node_context(CUcontext handle, std::shared_ptr<Context>* context) {
-  Driver& driver = Driver::get();
-  if (handle == nullptr) return current_context(driver, context);
-  *context = driver.find_context(handle);
+  if (handle == nullptr) return current_context(context);
+  *context = find_context(handle);
   return *context && (*context)->alive() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 

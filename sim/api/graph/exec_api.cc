@@ -155,8 +155,7 @@ CUresult instantiate(CUgraphExec* out, Graph& graph, uint64_t flags, Outcome* ou
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::shared_ptr<Context> context;
-  if (CUresult result = current_context(Driver::get(), &context); result != CUDA_SUCCESS)
-    return result;
+  if (CUresult result = current_context(&context); result != CUDA_SUCCESS) return result;
   Registry& registry = Driver::get().registry();
   // Of memory nodes only what was made with them counts.
   const bool with_memory = has_memory_nodes(graph);

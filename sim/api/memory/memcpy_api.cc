@@ -70,7 +70,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
 CUresult check_peers(CUcontext to, CUcontext from) {
   if (!Driver::initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   const auto is_possible = [](CUcontext context) {
-    return context == nullptr || Driver::get().find_context(context);
+    return context == nullptr || find_context(context);
   };
   return is_possible(to) && is_possible(from) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -25,7 +25,7 @@ CUresult host_pointer(const Allocation& allocation, uint64_t address, void* data
 
 CUresult access_flags(Driver& driver, const Allocation& allocation, void* data) {
   std::shared_ptr<Context> context;
-  if (CUresult result = current_context(driver, &context); result != CUDA_SUCCESS) return result;
+  if (CUresult result = current_context(&context); result != CUDA_SUCCESS) return result;
   const auto range = context->memory().find(allocation.base, 1);
   return put(data, !range            ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE
                    : range->writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE

@@ -2,6 +2,7 @@
 #include "sim/driver/address_space.h"
 #include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
+#include "sim/driver/primary_context.h"
 #include "sim/memory/shared_file.h"
 #include "sim/memory/shared_pool.h"
 
@@ -104,9 +105,9 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> current;
-    if (current_context(driver, &current) == CUDA_SUCCESS) current->quiesce();
+    if (current_context(&current) == CUDA_SUCCESS) current->quiesce();
     if (const auto memory = driver.addresses().mapped(ptr)) {
-      const auto primary = memory->device().primary();
+      const auto primary = PrimaryContext::of(memory->device()).get();
       if (primary && primary != current) primary->synchronize();
     }
     return driver.addresses().unmap(ptr, size);
