@@ -4,8 +4,8 @@
 #include <cstring>
 #include <iterator>
 
-#include "sim/driver/api.h"
-#include "sim/driver/checkpoint.h"
+#include "sim/api/checkpoint.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,8 +1,8 @@
 // Contexts: created and primary ones, the thread's stack, synchronisation, limits, preferences,
 // peers.
-#include "sim/driver/api.h"
-#include "sim/driver/green_context.h"
-#include "sim/driver/primary_context.h"
+#include "sim/context/green_context.h"
+#include "sim/context/primary_context.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

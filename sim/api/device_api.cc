@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/api/checkpoint.h"
 #include "sim/api/driver_version.h"
-#include "sim/driver/api.h"
-#include "sim/driver/checkpoint.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,6 +1,6 @@
 // Names and texts of error codes.
 #include "sim/base/error_names.h"
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char** pStr) {
   if (pStr == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -2,9 +2,9 @@
 #include <chrono>
 #include <thread>
 
-#include "sim/driver/api.h"
-#include "sim/driver/event.h"
-#include "sim/driver/green_context.h"
+#include "sim/context/event.h"
+#include "sim/context/green_context.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,8 +1,8 @@
 // Functions: attributes, parameters, names, occupancy.
 #include <algorithm>
 
-#include "sim/driver/api.h"
-#include "sim/driver/module.h"
+#include "sim/object/api.h"
+#include "sim/object/module.h"
 #include "sim/work/launch_attributes.h"
 #include "sim/work/occupancy.h"
 

@@ -1,10 +1,10 @@
 // Green contexts, and the multiprocessors that they are made from.
 #include <algorithm>
 
-#include "sim/driver/api.h"
-#include "sim/driver/capture.h"
-#include "sim/driver/green_context.h"
-#include "sim/driver/primary_context.h"
+#include "sim/context/capture.h"
+#include "sim/context/green_context.h"
+#include "sim/context/primary_context.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
-#include "sim/driver/api.h"
-#include "sim/driver/capture.h"
-#include "sim/driver/event.h"
+#include "sim/context/capture.h"
+#include "sim/context/event.h"
+#include "sim/object/api.h"
 #include "sim/work/kernel_work.h"
 #include "sim/work/launch_attributes.h"
 

@@ -1,8 +1,8 @@
 // Libraries and their kernels: code that belongs to no context.
 #include <algorithm>
 
-#include "sim/driver/api.h"
-#include "sim/driver/module.h"
+#include "sim/object/api.h"
+#include "sim/object/module.h"
 #include "sim/work/jit_options.h"
 
 using namespace fargpu::sim;

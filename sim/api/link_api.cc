@@ -1,9 +1,9 @@
 // Linking at run time: PTX inputs become one image for cuModuleLoadData.
 #include "common/base/log.h"
 #include "sim/base/program_report.h"
-#include "sim/driver/api.h"
-#include "sim/driver/module.h"
 #include "sim/fatbin/linked_image.h"
+#include "sim/object/api.h"
+#include "sim/object/module.h"
 #include "sim/work/jit_options.h"
 
 using namespace fargpu::sim;

@@ -17,7 +17,7 @@ DEFINITION = re.compile(r"^CUresult CUDAAPI (cu\w+)\(", re.M)
 
 TWINS_HEAD = """// Made by make_exports.py; do not edit.
 // Other names of functions that are written by hand.
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 #include <cudaProfiler.h>
 
@@ -52,7 +52,7 @@ GATES_HEAD = """// Made by make_exports.py; do not edit.
 // entry points.
 #include "sim_gates.h"
 
-#include "sim/driver/capture.h"
+#include "sim/context/capture.h"
 
 using fargpu::sim::Captures;
 

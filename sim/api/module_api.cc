@@ -6,9 +6,9 @@
 #include <iterator>
 
 #include "sim/base/program_report.h"
-#include "sim/driver/api.h"
-#include "sim/driver/module.h"
-#include "sim/driver/primary_context.h"
+#include "sim/context/primary_context.h"
+#include "sim/object/api.h"
+#include "sim/object/module.h"
 #include "sim/work/jit_options.h"
 
 using namespace fargpu::sim;

@@ -2,9 +2,9 @@
 // function until it is launched.
 #include <cstring>
 
-#include "sim/driver/api.h"
-#include "sim/driver/capture.h"
-#include "sim/driver/module.h"
+#include "sim/context/capture.h"
+#include "sim/object/api.h"
+#include "sim/object/module.h"
 
 using namespace fargpu::sim;
 

@@ -6,7 +6,7 @@
 #include "sim/api/driver_version.h"
 #include "sim/api/proc_table.h"
 #include "sim/base/program_report.h"
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

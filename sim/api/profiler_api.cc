@@ -4,7 +4,7 @@
 #include <cudaProfiler.h>
 #pragma GCC visibility pop
 
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

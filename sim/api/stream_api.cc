@@ -1,10 +1,10 @@
 // Streams: creation, order, synchronisation, host functions.
 #include <algorithm>
 
-#include "sim/driver/api.h"
-#include "sim/driver/capture.h"
-#include "sim/driver/event.h"
-#include "sim/driver/green_context.h"
+#include "sim/context/capture.h"
+#include "sim/context/event.h"
+#include "sim/context/green_context.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -2,8 +2,8 @@
 #include <span>
 #include <vector>
 
-#include "sim/driver/api.h"
-#include "sim/driver/capture.h"
+#include "sim/context/capture.h"
+#include "sim/object/api.h"
 #include "sim/work/memory_operation.h"
 
 using namespace fargpu::sim;

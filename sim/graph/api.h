@@ -3,9 +3,9 @@
 
 #include <mutex>
 
-#include "sim/driver/api.h"
 #include "sim/graph/exec.h"
 #include "sim/graph/graph.h"
+#include "sim/object/api.h"
 
 namespace fargpu::sim {
 

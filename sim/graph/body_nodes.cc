@@ -1,7 +1,7 @@
 #include "sim/graph/body_nodes.h"
 
-#include "sim/driver/api.h"
 #include "sim/graph/kernel_node.h"
+#include "sim/object/api.h"
 
 namespace fargpu::sim {
 namespace {

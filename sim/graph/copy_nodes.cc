@@ -1,6 +1,6 @@
 // The operations of memcpy and memset nodes.
-#include "sim/driver/api.h"
 #include "sim/graph/operation.h"
+#include "sim/object/api.h"
 #include "sim/work/copy.h"
 #include "sim/work/copy_params.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "sim/base/task_queue.h"
-#include "sim/driver/api.h"
 #include "sim/graph/device_node.h"
+#include "sim/object/api.h"
 
 namespace fargpu::sim {
 namespace {

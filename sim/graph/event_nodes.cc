@@ -1,9 +1,9 @@
 // The operations of nodes that record events, wait for them, or work on values in memory.
 #include <vector>
 
-#include "sim/driver/api.h"
-#include "sim/driver/event.h"
+#include "sim/context/event.h"
 #include "sim/graph/operation.h"
+#include "sim/object/api.h"
 #include "sim/work/memory_operation.h"
 
 namespace fargpu::sim {

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/graph/graph.h"
 #include "sim/graph/plan.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 namespace fargpu::sim {
 namespace {

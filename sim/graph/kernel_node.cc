@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "sim/driver/api.h"
 #include "sim/graph/graph.h"
+#include "sim/object/api.h"
 #include "sim/work/launch_attributes.h"
 
 namespace fargpu::sim {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/graph/device_node.h"
 #include "sim/graph/operation.h"
 #include "sim/work/kernel_work.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/driver/api.h"
 #include "sim/graph/graph.h"
 #include "sim/graph/operation.h"
+#include "sim/object/api.h"
 
 namespace fargpu::sim {
 namespace {

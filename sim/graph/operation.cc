@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 namespace fargpu::sim {
 namespace {

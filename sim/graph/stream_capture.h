@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "sim/driver/capture.h"
-#include "sim/driver/stream.h"
+#include "sim/context/capture.h"
+#include "sim/context/stream.h"
 #include "sim/graph/graph.h"
 
 namespace fargpu::sim {

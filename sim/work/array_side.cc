@@ -1,7 +1,7 @@
 #include "sim/work/array_side.h"
 
-#include "sim/driver/array.h"
 #include "sim/driver/driver.h"
+#include "sim/object/array.h"
 
 namespace fargpu::sim {
 

@@ -1,5 +1,5 @@
 // The object of a conditional handle: a word of device memory. The handle is its address, so that
-// kernels can set it (cudaGraphSetConditional, sim/driver/module.cc). It keeps its value between
+// kernels can set it (cudaGraphSetConditional, sim/object/module.cc). It keeps its value between
 // launches.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 
 namespace fargpu::sim {
 

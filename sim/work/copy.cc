@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "sim/driver/capture.h"
-#include "sim/driver/context.h"
+#include "sim/context/capture.h"
+#include "sim/context/context.h"
 #include "sim/driver/driver.h"
 #include "sim/image/tiles.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/driver/device.h"
 #include "sim/work/occupancy.h"
 

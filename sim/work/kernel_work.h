@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "sim/driver/module.h"
+#include "sim/object/module.h"
 
 namespace fargpu::sim {
 

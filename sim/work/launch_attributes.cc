@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "sim/context/event.h"
 #include "sim/driver/driver.h"
-#include "sim/driver/event.h"
 
 namespace fargpu::sim {
 namespace {

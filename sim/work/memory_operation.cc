@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/driver/driver.h"
 
 namespace fargpu::sim {

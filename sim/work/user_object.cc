@@ -1,7 +1,7 @@
 #include "sim/work/user_object.h"
 
 #include "sim/base/task_queue.h"
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 namespace fargpu::sim {
 namespace {

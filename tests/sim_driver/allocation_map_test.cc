@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "sim/driver/context_memory.h"
+#include "sim/context/context_memory.h"
 #include "sim/memory/device_memory.h"
 
 namespace fargpu::sim {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/driver/event.h"
-#include "sim/driver/stream.h"
+#include "sim/context/event.h"
+#include "sim/context/stream.h"
 
 namespace fargpu::sim {
 namespace {

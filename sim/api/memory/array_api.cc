@@ -1,6 +1,6 @@
 // Arrays and mipmapped arrays: creation, description, parts, destruction.
-#include "sim/driver/api.h"
-#include "sim/driver/array.h"
+#include "sim/object/api.h"
+#include "sim/object/array.h"
 
 using namespace fargpu::sim;
 

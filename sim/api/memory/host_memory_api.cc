@@ -2,7 +2,7 @@
 #include <sys/mman.h>
 
 #include "common/host/mapped_memory.h"
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,9 +1,9 @@
 // Handles of memory and events for other processes.
 #include <mutex>
 
-#include "sim/driver/api.h"
-#include "sim/driver/event.h"
+#include "sim/context/event.h"
 #include "sim/driver/interprocess.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "common/advice/range_advice.h"
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,7 +1,7 @@
 // Copies in one dimension.
 #include <algorithm>
 
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 #include "sim/work/copy.h"
 
 using namespace fargpu::sim;

@@ -1,5 +1,5 @@
 // Copies of a part of an array's first row.
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 #include "sim/work/array_side.h"
 #include "sim/work/copy.h"
 

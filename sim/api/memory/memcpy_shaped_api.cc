@@ -2,8 +2,8 @@
 #include <memory>
 #include <type_traits>
 
-#include "sim/driver/api.h"
-#include "sim/driver/array.h"
+#include "sim/object/api.h"
+#include "sim/object/array.h"
 #include "sim/work/array_side.h"
 #include "sim/work/copy.h"
 #include "sim/work/copy_params.h"

@@ -1,5 +1,5 @@
 // Device memory: allocation, information, address ranges.
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

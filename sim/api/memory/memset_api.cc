@@ -1,5 +1,5 @@
 // Fills.
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 #include "sim/work/copy.h"
 
 using namespace fargpu::sim;

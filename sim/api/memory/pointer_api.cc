@@ -1,8 +1,8 @@
 // What a pointer is.
 #include "sim/driver/address_space.h"
-#include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
 #include "sim/driver/pool.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,7 +1,7 @@
 // Memory pools and stream-ordered allocation.
-#include "sim/driver/api.h"
-#include "sim/driver/capture.h"
+#include "sim/context/capture.h"
 #include "sim/driver/pool.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,8 +1,8 @@
 // Memory pools that several processes have.
-#include "sim/driver/api.h"
 #include "sim/driver/interprocess.h"
 #include "sim/driver/pool.h"
 #include "sim/memory/shared_file.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,9 +1,9 @@
 // Mapping memory into sparse arrays.
 #include <vector>
 
-#include "sim/driver/api.h"
-#include "sim/driver/array.h"
 #include "sim/driver/physical_memory.h"
+#include "sim/object/api.h"
+#include "sim/object/array.h"
 
 using namespace fargpu::sim;
 

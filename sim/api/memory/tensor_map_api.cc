@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
-#include "sim/driver/api.h"
 #include "sim/exec/tensor_map.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

@@ -1,6 +1,6 @@
 // Texture objects. Their values are registry handles, which kernels name them by.
-#include "sim/driver/api.h"
-#include "sim/driver/texture.h"
+#include "sim/object/api.h"
+#include "sim/object/texture.h"
 
 using namespace fargpu::sim;
 

@@ -1,10 +1,10 @@
 // Virtual memory management.
+#include "sim/context/primary_context.h"
 #include "sim/driver/address_space.h"
-#include "sim/driver/api.h"
 #include "sim/driver/physical_memory.h"
-#include "sim/driver/primary_context.h"
 #include "sim/memory/shared_file.h"
 #include "sim/memory/shared_pool.h"
+#include "sim/object/api.h"
 
 using namespace fargpu::sim;
 

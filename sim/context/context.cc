@@ -1,15 +1,15 @@
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "sim/base/program_report.h"
-#include "sim/driver/capture.h"
-#include "sim/driver/current.h"
+#include "sim/context/capture.h"
+#include "sim/context/current.h"
+#include "sim/context/green_context.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
-#include "sim/driver/green_context.h"
 
 namespace fargpu::sim {
 namespace {

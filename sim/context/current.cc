@@ -1,4 +1,4 @@
-#include "sim/driver/current.h"
+#include "sim/context/current.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -6,10 +6,10 @@
 #include <set>
 
 #include "common/base/late_thread_local.h"
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
+#include "sim/context/green_context.h"
+#include "sim/context/primary_context.h"
 #include "sim/driver/driver.h"
-#include "sim/driver/green_context.h"
-#include "sim/driver/primary_context.h"
 
 namespace fargpu::sim {
 namespace {

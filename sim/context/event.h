@@ -10,7 +10,7 @@
 
 #include "sim/base/completion.h"
 #include "sim/base/registry.h"
-#include "sim/driver/capture.h"
+#include "sim/context/capture.h"
 #include "sim/driver/interprocess.h"
 
 namespace fargpu::sim {

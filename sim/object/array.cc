@@ -1,10 +1,10 @@
-#include "sim/driver/array.h"
+#include "sim/object/array.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/driver/device.h"
 
 namespace fargpu::sim {

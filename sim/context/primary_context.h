@@ -1,5 +1,5 @@
-// The primary context of a device. Its handle never changes and is always in the registry; there is a
-// context behind it while it is retained. Lives as long as the device. Thread safe.
+// The primary context of a device. Its handle never changes and is always in the registry; there is
+// a context behind it while it is retained. Lives as long as the device. Thread safe.
 #pragma once
 
 #include <cuda.h>

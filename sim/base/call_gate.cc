@@ -1,4 +1,4 @@
-#include "sim/driver/call_gate.h"
+#include "sim/base/call_gate.h"
 
 #include <atomic>
 #include <cstddef>

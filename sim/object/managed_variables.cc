@@ -1,4 +1,4 @@
-#include "sim/driver/managed_variables.h"
+#include "sim/object/managed_variables.h"
 
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-#include "sim/driver/sparse_array.h"
+#include "sim/object/sparse_array.h"
 
 #include <bit>
 

@@ -1,9 +1,9 @@
-#include "sim/driver/primary_context.h"
+#include "sim/context/primary_context.h"
 
 #include <utility>
 #include <vector>
 
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/driver/driver.h"
 
 namespace fargpu::sim {

@@ -1,11 +1,11 @@
-#include "sim/driver/capture.h"
+#include "sim/context/capture.h"
 
 #include <algorithm>
 
-#include "sim/driver/context.h"
-#include "sim/driver/current.h"
+#include "sim/context/context.h"
+#include "sim/context/current.h"
+#include "sim/context/event.h"
 #include "sim/driver/driver.h"
-#include "sim/driver/event.h"
 
 namespace fargpu::sim {
 namespace {

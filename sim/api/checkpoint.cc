@@ -1,4 +1,4 @@
-#include "sim/driver/checkpoint.h"
+#include "sim/api/checkpoint.h"
 
 #include <fmt/core.h>
 #include <sys/socket.h>
@@ -19,10 +19,10 @@
 
 #include "common/base/log.h"
 #include "common/host/signals_blocked.h"
-#include "sim/driver/call_gate.h"
-#include "sim/driver/context.h"
+#include "sim/base/call_gate.h"
+#include "sim/context/context.h"
+#include "sim/context/primary_context.h"
 #include "sim/driver/driver.h"
-#include "sim/driver/primary_context.h"
 
 namespace fargpu::sim {
 namespace {

@@ -19,9 +19,9 @@
 #include <mutex>
 #include <vector>
 
-#include "sim/driver/context_memory.h"
-#include "sim/driver/printf_buffer.h"
-#include "sim/driver/stream.h"
+#include "sim/context/context_memory.h"
+#include "sim/context/printf_buffer.h"
+#include "sim/context/stream.h"
 
 namespace fargpu::sim {
 

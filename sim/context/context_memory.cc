@@ -1,9 +1,9 @@
-#include "sim/driver/context_memory.h"
+#include "sim/context/context_memory.h"
 
 #include <cstring>
 
+#include "sim/context/texture_object.h"
 #include "sim/driver/driver.h"
-#include "sim/driver/texture_object.h"
 #include "sim/memory/allocation_map.h"
 #include "sim/memory/device_memory.h"
 

@@ -1,11 +1,11 @@
-#include "sim/driver/ptx_isa.h"
+#include "sim/object/ptx_isa.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
 
-#include "sim/driver/module.h"
+#include "sim/object/module.h"
 
 namespace fargpu::sim {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "sim/base/registry.h"
-#include "sim/driver/sparse_array.h"
 #include "sim/image/image.h"
+#include "sim/object/sparse_array.h"
 
 namespace fargpu::sim {
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "sim/driver/texture_object.h"
+#include "sim/context/texture_object.h"
 
 namespace fargpu::sim {
 

@@ -1,5 +1,5 @@
-// The calling thread: its number, its stack of current contexts, what handles mean to it, and whether
-// it is executing a host function of a stream.
+// The calling thread: its number, its stack of current contexts, what handles mean to it, and
+// whether it is executing a host function of a stream.
 #pragma once
 
 #include <cuda.h>

@@ -1,16 +1,16 @@
-#include "sim/driver/module.h"
+#include "sim/object/module.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 
 #include "sim/base/program_report.h"
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
-#include "sim/driver/ptx_isa.h"
 #include "sim/exec/run/load.h"
 #include "sim/fatbin/image.h"
+#include "sim/object/ptx_isa.h"
 
 namespace fargpu::sim {
 namespace {

@@ -1,10 +1,10 @@
-#include "sim/driver/api.h"
+#include "sim/object/api.h"
 
 #include "common/base/log.h"
-#include "sim/driver/array.h"
-#include "sim/driver/event.h"
-#include "sim/driver/module.h"
-#include "sim/driver/primary_context.h"
+#include "sim/context/event.h"
+#include "sim/context/primary_context.h"
+#include "sim/object/array.h"
+#include "sim/object/module.h"
 
 namespace fargpu::sim {
 

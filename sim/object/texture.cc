@@ -1,11 +1,11 @@
-#include "sim/driver/texture.h"
+#include "sim/object/texture.h"
 
 #include <algorithm>
 
-#include "sim/driver/array.h"
-#include "sim/driver/context.h"
+#include "sim/context/context.h"
 #include "sim/driver/device.h"
 #include "sim/driver/driver.h"
+#include "sim/object/array.h"
 
 namespace fargpu::sim {
 namespace {

@@ -9,9 +9,9 @@
 #include <new>
 #include <stdexcept>
 
-#include "sim/driver/call_gate.h"
-#include "sim/driver/context.h"
-#include "sim/driver/current.h"
+#include "sim/base/call_gate.h"
+#include "sim/context/context.h"
+#include "sim/context/current.h"
 #include "sim/driver/driver.h"
 
 namespace fargpu::sim {

@@ -1,4 +1,4 @@
-#include "sim/driver/printf_buffer.h"
+#include "sim/context/printf_buffer.h"
 
 #include <cstdio>
 

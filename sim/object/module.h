@@ -14,8 +14,8 @@
 
 #include "sim/base/registry.h"
 #include "sim/base/settings.h"
-#include "sim/driver/managed_variables.h"
 #include "sim/exec/engine.h"
+#include "sim/object/managed_variables.h"
 
 namespace fargpu::sim {
 
