@@ -194,12 +194,6 @@ uint64_t new_id(Session& session, rpc::HandleKind kind) {
 
 void give_id_back(Session& session, uint64_t id) { session.handles.give_back(id); }
 
-// What has a parent ends with that, which lives with the context.
-void id_is_made(Session& session, uint64_t id, uint64_t parent) {
-  Context* const context = context_for(rpc::handle_kind(id));
-  publish(session, id, context, context == nullptr ? 0 : context->epoch.load(), parent);
-}
-
 bool is_live(Session& session, rpc::HandleKind kind, uint64_t id) {
   return session.find(kind, id) != nullptr;
 }

@@ -133,10 +133,9 @@ class NewHandle {
   const uint64_t id_;
   bool live_ = false;
 };
-// The same step by step, for the ids of an array.
+// The id alone, for an object whose record is made elsewhere.
 uint64_t new_id(Session& session, rpc::HandleKind kind);
-void give_id_back(Session& session, uint64_t id);  // 0: nothing
-void id_is_made(Session& session, uint64_t id, uint64_t parent);
+void give_id_back(Session& session, uint64_t id);
 bool is_live(Session& session, rpc::HandleKind kind, uint64_t id);
 // Resolves the calling thread's default stream: NULL -> legacy, or per-thread inside a _ptsz/_ptds
 // entry; CU_STREAM_PER_THREAD -> the hidden blocking stream of this thread and context (made on

@@ -1,13 +1,13 @@
 """From a C parameter and its entry under `args` to an Argument."""
 
 from .errors import DescriptionError
-from .model import HANDLES, Argument
+from .model import Argument
 
 KEYS = ("in", "out", "inout", "len", "count", "optional", "bulk", "creates", "destroys", "size")
 SHAPES = {
     "in": ("struct", "array", "bytes", "cstr", "address"),
     "out": ("value", "devptr", "handle", "struct", "array", "bytes", "cstr"),
-    "inout": ("value", "struct", "array"),
+    "inout": ("struct",),
 }
 
 
@@ -62,18 +62,16 @@ def _plain_input(parameter, notes, entry, function, types):
     return argument
 
 
-def _struct_array(a, member, array, types):
+def _struct_array(a, member, array):
     """The Argument that stands for an array that a struct points to."""
-    of, handle = array["of"], array["of"] in types.handles
+    of = array["of"]
     return Argument(
         f"{a.name}_{member}",
         f"const {of}*",
         of,
-        "handles" if handle else "array",
+        "array",
         capnp="Data",
-        kind=types.handles[of] if handle else "",
         length=f"{a.name}->{array['len']}",
-        optional=True,
         pointer=f"{a.name}->{member}",
         member=member,
     )
@@ -124,10 +122,6 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
         a.capnp = "Text"
     elif shape == "address":
         a.capnp = "UInt64"
-    elif shape == "array" and parameter.stars == 1 and parameter.base in types.handles:
-        a.shape, a.kind = "handles", types.handles[parameter.base]
-        if direction == "inout" or a.bulk:
-            _bad(notes, entry, function, parameter.name, "an array of handles goes in or out")
     elif shape in ("struct", "array"):
         if (
             parameter.stars != 1
@@ -143,27 +137,23 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
             )
         info = types.structs.get(parameter.base) or {}
         a.locations, a.clear = info.get("locations", []), info.get("clear", [])
-        if types.has_members(parameter.base):
-            if (direction, shape) != ("in", "struct"):
-                _bad(
-                    notes,
-                    entry,
-                    function,
-                    parameter.name,
-                    f"'{parameter.base}' has handles or arrays inside: it goes in, alone",
-                )
-            a.handles = dict(info.get("handles") or {})
-            a.members = [
-                _struct_array(a, member, array, types)
-                for member, array in (info.get("arrays") or {}).items()
-            ]
+        arrays = info.get("arrays") or {}
+        if arrays and ((direction, shape) != ("in", "struct") or a.optional):
+            _bad(
+                notes,
+                entry,
+                function,
+                parameter.name,
+                f"'{parameter.base}' has arrays inside: it goes in, alone, and is there",
+            )
+        a.members = [_struct_array(a, member, array) for member, array in arrays.items()]
     elif shape in ("value", "devptr", "handle"):
         found = types.value_shape(parameter.base) if parameter.stars == 1 else None
         if found is None or (shape == "handle") != (found[0] == "handle") or found[0] == "device":
             _bad(notes, entry, function, parameter.name, f"'{parameter.ctype}' is no {shape}")
         a.shape, a.capnp, a.kind = found
     creates = notes.get("creates", "")
-    if a.shape in HANDLES and direction == "out" and creates != a.kind:
+    if a.shape == "handle" and creates != a.kind:
         _bad(notes, entry, function, parameter.name, f"out: {shape} needs 'creates: {a.kind}'")
     if creates == "allocation":
         if shape != "devptr" or not notes.get("size"):
@@ -175,7 +165,7 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
                 "creates: allocation needs 'out: devptr' and 'size'",
             )
         a.size = str(notes["size"])
-    elif creates and not (a.shape in HANDLES and direction == "out"):
+    elif creates and a.shape != "handle":
         _bad(notes, entry, function, parameter.name, f"creates: {creates} needs 'out: handle'")
     a.creates = creates
     return a

@@ -4,8 +4,6 @@ call_cuX, the policy around it: handles, streams, waits, tables.
 Names of ours end in _: parameters have any names.
 """
 
-import re
-
 from .describe import SYNCHRONISES
 
 
@@ -46,75 +44,17 @@ def _scopes(f, out):
         out.append(f"const uint64_t {stream}_id = work_.stream();")
 
 
-def _count(f, a):
-    """How many elements; values that go both ways, and structs, are pointers here."""
-    text = a.length
-    for other in f.arguments:
-        if other.direction == "inout":
-            text = re.sub(rf"(?<![\w*]){other.name}\b", f"(*{other.name})", text)
-    owner = _owner(f, a)
-    value = f"static_cast<uint64_t>({text})"
-    return f"{owner.name} == nullptr ? 0 : {value}" if owner and owner.optional else value
-
-
-def _owner(f, a):
-    """The struct that points to this array, or None."""
-    return next((s for s in f.arguments if any(m is a for m in s.members)), None)
-
-
-def _is_there(f, a):
-    owner = _owner(f, a)
-    there = f"{a.source} != nullptr"
-    return f"{owner.name} != nullptr && {there}" if owner and owner.optional else there
-
-
-def _translate_handles(f, a, types, out):
-    """An array of handles: their ids, or new ids for what the worker may name."""
-    n = a.name
-    out.append(f"const uint64_t {n}_count = {_count(f, a)};")
-    out.append(f"if (!schema::fits({n}_count, sizeof(uint64_t))) return CUDA_ERROR_INVALID_VALUE;")
-    if a.direction == "out":
-        there = f"{n} == nullptr ? 0 : {n}_count" if a.optional else f"{n}_count"
-        out.append(f"NewHandles {n}_new(session_, {_kind(types, a)}, {there});")
-        out.append(f"if (!{n}_new.complete()) return CUDA_ERROR_OUT_OF_MEMORY;")
-        out.append(f"schema::SmallBuffer<uint64_t> {n}_ids({n}_new.data(), {there});")
-        return
-    if a.member or not a.optional:
-        out.append(f"if ({n}_count != 0 && !({_is_there(f, a)})) return CUDA_ERROR_INVALID_VALUE;")
-    there = f"{_is_there(f, a)} ? {n}_count : 0"
-    out.append(f"schema::SmallBuffer<uint64_t> {n}_ids({there});")
-    out.append(f"for (size_t i_ = 0; i_ < {n}_ids.bytes() / sizeof(uint64_t); ++i_) {{")
-    to_wire = f"required_to_wire(session_, {_kind(types, a)}, {a.source}[i_], {n}_ids.data() + i_)"
-    out.append("  " + _or_return(to_wire))
-    out.append("}")
-
-
-def _translate_elements(f, a, types, out):
-    """A struct, or an array of them, with ids for handles and the worker's ordinals."""
+def _translate_elements(a, out):
+    """A struct, or an array of them, with the worker's ordinals and what it points to."""
     n = a.name
     for array in a.members:
-        if array.shape == "handles":
-            _translate_handles(f, array, types, out)
-        else:
-            _check_length(f, array, out)
-            _copies(f, [array], out)
+        _check_length(array, out)
+    _copies(a.members, out)
     count = f"{n}_count" if a.shape == "array" else "1"
     out.append(f"schema::SmallBuffer<{a.base}> {n}_wire({n}, {n} == nullptr ? 0 : {count});")
     out.append(f"for ({a.base}& element : {n}_wire) {{")
-    for member, kind in a.handles.items():
-        get = (
-            f"stream_to_wire(session_, element.{member}, &id_)"
-            if kind == "stream"
-            else f"optional_to_wire(session_, rpc::HandleKind::{types.kinds[kind].enumerator}, "
-            f"element.{member}, &id_)"
-        )
-        out.append("  uint64_t id_ = 0;" if member == next(iter(a.handles)) else "  id_ = 0;")
-        out.append("  " + _or_return(get))
-        out.append(f"  element.{member} = handle_from<decltype(element.{member})>(id_);")
     for m in a.members:
         data = f"const_cast<void*>({m.name}_in.data())"
-        if m.shape == "handles":
-            data = f"static_cast<void*>({m.name}_ids.data())"
         out.append(f"  element.{m.member} = static_cast<decltype(element.{m.member})>({data});")
     for location in a.locations:
         place = "&element" if location == "." else f"&element.{location}"
@@ -126,22 +66,16 @@ def _is_translated(f, a):
     """Whether call_<name> makes a copy of it, with what the worker knows. All that a struct points
     to is read before what lives around the call.
     """
-    arrays = a.members and (f.has_scopes or a != a.as_number)
-    return a.direction != "out" and bool(a.locations or a.handles or arrays)
+    return a.direction != "out" and bool(a.locations or (a.members and f.has_scopes))
 
 
 def _translate(f, a, types, out):
     """What the worker knows instead of an argument, for wire::<name>."""
     n = a.name
-    if a.shape == "handles":
-        _translate_handles(f, a, types, out)
-    elif a.shape == "handle" and a.direction == "in" and not _found_by_scope(f, a):
+    if a.shape == "handle" and a.direction == "in" and not _found_by_scope(f, a):
         out.append(f"uint64_t {n}_id = 0;")
         if a.kind == "stream" and not a.destroys:
             get = f"stream_to_wire(session_, {n}, &{n}_id)"
-        elif a.optional:
-            value = f"reinterpret_cast<const void*>(handle_value({n}))"
-            get = f"handle_to_wire(session_, {_kind(types, a)}, {value}, &{n}_id)"
         else:
             get = f"required_to_wire(session_, {_kind(types, a)}, {n}, &{n}_id)"
         out.append(_or_return(get))
@@ -149,7 +83,7 @@ def _translate(f, a, types, out):
         out.append(f"int32_t {n}_ordinal = 0;")
         out.append(_or_return(f"device_to_wire(session_, {n}, &{n}_ordinal)"))
     elif _is_translated(f, a):
-        _translate_elements(f, a, types, out)
+        _translate_elements(a, out)
     elif a.shape == "handle" and a.creates:
         out.append(f"NewHandle {n}_new(session_, {_kind(types, a)});")
         out.append(f"const uint64_t {n}_id = {n}_new.id();")
@@ -162,7 +96,7 @@ def _check_there(a, out):
         out.append(f"if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
 
 
-def _check_length(f, a, out):
+def _check_length(a, out):
     """Says how long it is, and that the message can hold that."""
     n = a.name
     if a.shape == "cstr" and a.direction == "in":
@@ -172,40 +106,31 @@ def _check_length(f, a, out):
         out.append(f"if ({n}_bytes == schema::kMaxFieldBytes) return CUDA_ERROR_INVALID_VALUE;")
     if a.shape not in ("array", "bytes", "cstr") or not a.length:
         return
-    out.append(f"const uint64_t {n}_count = {_count(f, a)};")
+    out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({a.length});")
     size = f"sizeof({a.base})" if a.shape == "array" else "1"
     if not a.bulk and not (a.direction == "out" and a.count):
         limit = f"!schema::fits({n}_count, {size})"
-        if a.optional and a.direction == "in" and not a.member:
-            limit = f"{_is_there(f, a)} && {limit}"
+        if a.optional and a.direction == "in":
+            limit = f"{n} != nullptr && {limit}"
         out.append(f"if ({limit}) return CUDA_ERROR_INVALID_VALUE;")
-    if a.member or (a.direction == "in" and not a.optional):
-        there = f"!({_is_there(f, a)})" if a.member else f"{n} == nullptr"
-        out.append(f"if ({there} && {n}_count != 0) return CUDA_ERROR_INVALID_VALUE;")
+    if a.direction == "in" and not a.optional:
+        out.append(f"if ({a.source} == nullptr && {n}_count != 0) return CUDA_ERROR_INVALID_VALUE;")
 
 
-def _copies(f, arguments, out):
+def _copies(arguments, out):
     """What is read from the application's memory is ready before what may make others wait."""
     for a in arguments:
         if _is_copied(a):
             size = f"{a.name}_bytes + 1" if a.shape == "cstr" else _bytes(a)
-            out.append(f"const Input {a.name}_in({_source(f, a)}, {size});")
+            out.append(f"const Input {a.name}_in({a.source}, {size});")
 
 
 def _is_copied(a):
-    translated = not a.member and (a.locations or a.handles or a.members)
     return (
         a.shape in ("cstr", "struct", "array", "bytes")
         and a.direction != "out"
-        and not (a.bulk or translated)
+        and not (a.bulk or a.locations or a.members)
     )
-
-
-def _source(f, a):
-    """The application's pointer, which may be in a struct that is not there."""
-    owner = _owner(f, a)
-    optional = owner and owner.optional
-    return f"{owner.name} == nullptr ? nullptr : {a.source}" if optional else a.source
 
 
 def _bytes(a):
@@ -218,8 +143,6 @@ def _bytes(a):
 def _variable_bytes(a):
     """What this argument adds to the bound of the message."""
     n = a.name
-    if a.member:
-        return f"schema::padded({n}_count * sizeof({a.base}))"
     if a.shape == "cstr":
         return f"schema::padded({n}_bytes + 1)"
     if a.shape == "struct":
@@ -233,13 +156,10 @@ def _variable_bytes(a):
 
 def _set(a, out):
     n, s = a.name, a.accessor
-    if a.member:
-        out.append(f"if ({n}_count != 0) params_.set{s}(as_data({n}_in.data(), {_bytes(a)}));")
-    elif a.shape == "address":
+    if a.shape == "address":
         out.append(f"params_.set{s}(reinterpret_cast<uint64_t>({n}));")
     elif a.shape in ("scalar", "enum"):
-        source = f"{n}_in" if a.direction == "inout" else n
-        value = f"static_cast<int32_t>({source})" if a.shape == "enum" else source
+        value = f"static_cast<int32_t>({n})" if a.shape == "enum" else n
         out.append(f"params_.set{s}({value});")
     elif a.shape == "cstr":
         guard = f"if ({n} != nullptr) " if a.optional else ""
@@ -283,12 +203,7 @@ def _finish(f, types, out):
     for a in f.arguments:
         n = a.name
         parent = f.parent_of(types.kinds[a.kind]) if a.kind and a.creates else None
-        guard = f"{n} != nullptr && " if a.optional else ""
-        if a.shape == "handles" and a.creates:
-            have = f"*{a.count}" if a.count else f"{n}_count"
-            take = f"{n}_new.take({n}_ids.data(), {have}, {parent.name}_id, {n})"
-            out.append(f'if ({guard}!{take}) return malformed("{f.name}");')
-        elif a.shape == "handle" and a.creates:
+        if a.shape == "handle" and a.creates:
             out.append(f"{n}_new.created({parent.name + '_id' if parent else ''});")
             out.append(f"*{n} = handle_from<{a.base}>({n}_id);")
         elif a.shape == "handle" and a.destroys:
@@ -313,10 +228,8 @@ def _exchange(f, out):
     body = f"link_.channel().{{}}_body(schema::op_{f.name}, context_, message_.bytes(), "
     bulk = ""
     if bulk_in:
-        pieces = [
-            f"rpc::Bytes(static_cast<const std::byte*>({a.name}), {a.name}_count)" for a in bulk_in
-        ]
-        out.append(f"const rpc::Bytes bulk_[] = {{{', '.join(pieces)}}};")
+        data = f"static_cast<const std::byte*>({bulk_in.name})"
+        out.append(f"const rpc::Bytes bulk_[] = {{rpc::Bytes({data}, {bulk_in.name}_count)}};")
         bulk = "bulk_"
     if f.wire != "sync":
         out.append("int32_t result_ = 0;")
@@ -354,21 +267,12 @@ def _sent_value(f, a):
         return f"{n}_id"
     if a.shape == "device":
         return f"{n}_ordinal"
-    if a.shape == "handles" or _is_translated(f, a):
-        value = f"{n}_ids.data()" if a.shape == "handles" else f"{n}_wire.data()"
-        return f"{n} == nullptr ? nullptr : {value}" if a.optional else value
+    if _is_translated(f, a):
+        return f"{n} == nullptr ? nullptr : {n}_wire.data()" if a.optional else f"{n}_wire.data()"
     if not (f.has_scopes and _is_copied(a)):
         return n
     data = f"{n}_in.data()" if a.ctype.startswith("const ") else f"const_cast<void*>({n}_in.data())"
     return f"static_cast<{a.ctype}>({data})"
-
-
-def _check_counts(f, out):
-    """Values that say lengths are there."""
-    lengths = " ".join(a.length for a in f.arguments)
-    for a in f.arguments:
-        if a.direction == "inout" and re.search(rf"\b{a.name}\b", lengths):
-            out.append(f"if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
 
 
 def _check_values(f, out):
@@ -382,15 +286,14 @@ def policy(f, types):
     wait.
     """
     out = []
-    _check_counts(f, out)
     for a in f.arguments:
         _check_there(a, out)
         if (f.has_scopes and _is_copied(a)) or (a.shape == "array" and _is_translated(f, a)):
-            _check_length(f, a, out)
+            _check_length(a, out)
         _translate(f, a, types, out)
     _check_values(f, out)
     if f.has_scopes:
-        _copies(f, f.arguments, out)
+        _copies(f.arguments, out)
     _scopes(f, out)
     values = ", ".join(["session_", "context_"] + [_sent_value(f, a) for a in f.arguments])
     after = []
@@ -410,22 +313,16 @@ def message(f):
     Order: checks, then the Call that holds the send lock, then the reply.
     """
     out = []
-    _check_counts(f, out)
     for a in f.arguments:
         _check_there(a, out)
-        _check_length(f, a, out)
+        _check_length(a, out)
         for array in a.members:
-            _check_length(f, array, out)
+            _check_length(array, out)
         if a.members:
-            there = f"{a.name} == nullptr ? 0 : 1"
-            out.append(f"schema::SmallBuffer<{a.base}> {a.name}_wire({a.name}, {there});")
-            cleared = " ".join(f"element.{array.member} = nullptr;" for array in a.members)
-            out.append(f"for ({a.base}& element : {a.name}_wire) {{ {cleared} }}")
+            out.append(f"schema::SmallBuffer<{a.base}> {a.name}_wire({a.name}, 1);")
+            out += [f"{a.name}_wire.data()->{array.member} = nullptr;" for array in a.members]
     _check_values(f, out)
-    for a in f.request_fields:
-        if a.direction == "inout" and a.shape in ("scalar", "enum"):
-            out.append(f"const auto {a.name}_in = *{a.name};")
-    _copies(f, f.request_fields, out)
+    _copies(f.request_fields, out)
     _message(f, out)
     for a in f.request_fields:
         _set(a, out)

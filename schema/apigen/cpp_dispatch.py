@@ -35,7 +35,7 @@ def _decode(f, a, types, out):
         else:
             value = f"params_.get{s}()"
             value = f"static_cast<{a.base}>({value})" if a.shape == "enum" else value
-            out.append(f"{'' if a.direction == 'inout' else 'const '}{a.base} {n} = {value};")
+            out.append(f"const {a.base} {n} = {value};")
     elif a.shape == "cstr" and a.direction == "in":
         out.append(
             f"const char* const {n} = "
@@ -55,48 +55,10 @@ def _decode(f, a, types, out):
             out.append(f"if (params_.has{s}()) {check}" if a.optional else check)
             for member in a.clear:
                 out.append(f"{n}.{member} = {{}};")
-            if a.handles or a.members:
-                _decode_members(f, a, types, out)
-
-
-def _decode_members(f, a, types, out):
-    """The handles of a struct, and the arrays that it points to."""
-    n = a.name
-    guard = f"if (params_.has{a.accessor}()) " if a.optional else ""
-    for member, kind in a.handles.items():
-        find = (
-            f"find_handle(worker_, rpc::HandleKind::{types.kinds[kind].enumerator}, "
-            f"handle_id({n}.{member}), &{n}.{member})"
-        )
-        out.append(guard + _or_answer(find))
-    for array in a.members:
-        _decode_sized(f, array, types, out)
-        out.append(f"{n}.{array.member} = {array.name}_count == 0 ? nullptr : {array.name}.data();")
-
-
-def _decode_handles(f, a, types, out):
-    n, s = a.name, a.accessor
-    out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({_length(a)});")
-    out.append(f"auto {n}_data = params_.get{s}();")
-    size = (
-        f"{n}_data.size() != {n}_count * sizeof(uint64_t) || "
-        f"!schema::fits({n}_count, sizeof(uint64_t))"
-    )
-    absent = a.optional and not a.member
-    if absent:
-        size = f"{n}_data.size() != 0 && ({size})"
-    out.append(f'if ({size}) return malformed("{f.name}", "{n} has the wrong size");')
-    out.append(
-        f"schema::SmallBuffer<uint64_t> {n}_ids("
-        f"reinterpret_cast<const uint64_t*>({n}_data.begin()), "
-        f"{n}_data.size() / sizeof(uint64_t));"
-    )
-    out.append(f"schema::SmallBuffer<{a.base}> {n}({n}_data.size() / sizeof(uint64_t));")
-    if a.direction == "out":
-        return
-    kind = f"rpc::HandleKind::{types.kinds[a.kind].enumerator}"
-    find = f"find_handles(worker_, {kind}, {n}_ids, {n}.data())"
-    out.append(_or_answer(find))
+            for array in a.members:
+                _decode_sized(f, array, out)
+                data = f"{array.name}_count == 0 ? nullptr : {array.name}.data()"
+                out.append(f"{n}.{array.member} = {data};")
 
 
 def _length(a):
@@ -104,12 +66,9 @@ def _length(a):
     return a.length.replace("->", ".") if a.member else a.length
 
 
-def _decode_sized(f, a, types, out):
+def _decode_sized(f, a, out):
     """Arrays and bytes, after all scalars are there for their length."""
     n, s, name = a.name, a.accessor, f.name
-    if a.shape == "handles":
-        _decode_handles(f, a, types, out)
-        return
     element = a.base if a.shape == "array" else "std::byte"
     out.append(f"const uint64_t {n}_count = static_cast<uint64_t>({_length(a)});")
     if a.direction == "out":
@@ -124,7 +83,7 @@ def _decode_sized(f, a, types, out):
         f"{n}_data.size() != {n}_count * sizeof({element}) || "
         f"!schema::fits({n}_count, sizeof({element}))"
     )
-    if a.optional and not a.member:
+    if a.optional:
         size = f"params_.has{s}() && ({size})"
     out.append(f'if ({size}) return malformed("{name}", "{n} has the wrong size");')
     out.append(
@@ -139,8 +98,6 @@ def _decode_sized(f, a, types, out):
 def _pass(a):
     """The argument as the driver wants it."""
     n = a.name
-    if a.shape == "handles":
-        return f"{n}_data.size() == 0 ? nullptr : {n}.data()" if a.optional else f"{n}.data()"
     if a.shape in ("array", "bytes"):
         pointer = f"{n}.data()"
         if a.shape == "bytes":
@@ -169,8 +126,6 @@ def _reply_value(a):
         return f"results_.set{s}({n});"
     if a.shape == "struct":
         return f"results_.set{s}(as_data(&{n}, sizeof({n})));"
-    if a.shape == "handles":
-        return f"results_.set{s}(as_data({n}_ids.data(), {n}_have * sizeof(uint64_t)));"
     return f"results_.set{s}(as_data({n}.data(), {n}.bytes()));"
 
 
@@ -179,26 +134,12 @@ def _reply_bytes(a):
         return f"schema::padded(sizeof({a.name}))"
     if a.shape in ("array", "bytes"):
         return f"schema::padded({a.name}.bytes())"
-    if a.shape == "handles":
-        return f"schema::padded({a.name}_ids.bytes())"
     return ""
 
 
 def _after_success(f, types, out):
     for a in f.arguments:
-        if a.shape == "handles" and a.creates:
-            kind, n = types.kinds[a.kind], a.name
-            room = f"{n}_ids.bytes() / sizeof(uint64_t)"
-            have = f"std::min<uint64_t>({room}, {a.count or n + '_count'})"
-            out.append(f"const size_t {n}_have = {have};")
-            named = (
-                f"name_handles(worker_, rpc::HandleKind::{kind.enumerator}, {n}.data(), {n}_have, "
-                f"request_.header.context, params_.get{f.parent_of(kind).accessor}(), "
-                f"{n}_ids.data())"
-            )
-            out.append(f"if (CUresult bad_ = {named}; bad_ != CUDA_SUCCESS)")
-            out.append(f'  return refused_id(worker_, request_, "{f.name}", bad_);')
-        elif a.shape == "handle" and a.creates:
+        if a.shape == "handle" and a.creates:
             kind = types.kinds[a.kind]
             parent = f.parent_of(kind)
             added = (
@@ -218,7 +159,7 @@ def _after_success(f, types, out):
 
 def _arguments(f, types, driver, out):
     """From the message to checked arguments; leaves them as locals with the parameters' names."""
-    sized = [a for a in f.arguments if a.shape in ("array", "bytes", "handles") and not a.bulk]
+    sized = [a for a in f.arguments if a.shape in ("array", "bytes") and not a.bulk]
     if driver:
         out.append(
             f"if ({driver} == nullptr) return answer(worker_, request_, CUDA_ERROR_NOT_SUPPORTED);"
@@ -230,21 +171,7 @@ def _arguments(f, types, driver, out):
         if a not in sized and not a.bulk:
             _decode(f, a, types, out)
     for a in sized:
-        _decode_sized(f, a, types, out)
-
-
-def _bulk(f, out):
-    """Where each input is in the bytes that came beside the message."""
-    for a in f.bulk_in:
-        out.append(f"const uint64_t {a.name}_count = static_cast<uint64_t>({_length(a)});")
-    out.append("std::span<std::byte> bulk_ = request_.bulk;")
-    for a in f.bulk_in:
-        out.append(f"std::span<std::byte> {a.name};")
-        out.append(
-            f'if (!take_bulk(&bulk_, {a.name}_count, &{a.name})) return malformed("{f.name}", '
-            f'"{a.name} is not all there");'
-        )
-    out.append(f'if (!bulk_.empty()) return malformed("{f.name}", "more bytes than arguments");')
+        _decode_sized(f, a, out)
 
 
 def _given(f):
@@ -261,8 +188,6 @@ def members(f):
             if a.direction == "in":
                 out.append(f"{a.base} {n} = {{}};")
             out.append(f"uint64_t {n}_id = 0;")
-        elif a.shape == "handles":
-            out += [f"std::span<{a.base}> {n};", f"std::span<const uint64_t> {n}_ids;"]
         elif a.bulk:
             out.append(f"std::span<std::byte> {n};")
         elif a.shape in ("array", "bytes"):
@@ -288,10 +213,8 @@ def member_values(f):
         n, there = a.name, f"params_.has{a.accessor}()"
         if a.shape == "handle":
             out += ([n] if a.direction == "in" else []) + [f"params_.get{a.accessor}()"]
-        elif a.shape == "handles":
-            out += [f"{{{n}.data(), {n}.end()}}", f"{{{n}_ids.data(), {n}_ids.end()}}"]
         elif a.bulk:
-            out.append(n)
+            out.append("request_.bulk")
         elif a.shape in ("array", "bytes"):
             span = f"std::span({n}.data(), {n}.end())"
             out.append(f"{there} ? {span} : {span}.first(0)" if a.optional else span)
@@ -310,8 +233,9 @@ def decoding(f, types):
     shown = dataclasses.replace(f, arguments=[a for a in f.arguments if a.direction != "out"])
     driver = "" if f.internal else f"worker_.driver().{f.name}"
     _arguments(shown, types, driver, out)
-    if f.bulk_in:
-        _bulk(f, out)
+    if a := f.bulk_in:
+        out.append(f"if (request_.bulk.size() != static_cast<uint64_t>({a.length}))")
+        out.append(f'  return malformed("{f.name}", "{a.name} has the wrong size");')
     return out
 
 

@@ -184,23 +184,11 @@ def _function(entry, chapter, types, internal):
     )
     if function.needs == "handle" and not function.handle_expression:
         raise DescriptionError(where, f"{name}: needs: handle, but there is none")
-    _check_wire(function, types)
+    _check_wire(function)
     return function
 
 
-def _check_created_arrays(function, types):
-    for a in function.arguments:
-        if a.shape != "handles" or a.direction == "in":
-            continue
-        if function.wire != "sync" or function.parent_of(types.kinds[a.kind]) is None:
-            raise DescriptionError(
-                function.where,
-                f"{function.name}: {a.name}: an array of what the worker knows needs an answer, "
-                f"and an argument that a {a.kind} is made from",
-            )
-
-
-def _check_wire(function, types):
+def _check_wire(function):
     if not function.wire:
         return
     for key in ("queues", "works"):
@@ -225,21 +213,18 @@ def _check_wire(function, types):
         raise DescriptionError(
             function.where, f"{function.name}: call: deferred needs a created handle"
         )
-    if len({a.bulk for a in function.bulk_in}) > 1:
+    bulk = [a.direction for a in function.arguments if a.bulk]
+    if len(bulk) != len(set(bulk)):
         raise DescriptionError(
-            function.where, f"{function.name}: bulk is received in one place, not in several"
+            function.where, f"{function.name}: at most one bulk input and one bulk output"
         )
-    if len([a for a in function.arguments if a.bulk and a.direction == "out"]) > 1:
-        raise DescriptionError(function.where, f"{function.name}: at most one bulk output")
-    _check_created_arrays(function, types)
     if function.internal and any(
-        a.handles or a.members or (a.direction != "in" and (a.shape == "handles" or a.locations))
-        for a in function.arguments
+        a.members or (a.direction != "in" and a.locations) for a in function.arguments
     ):
         raise DescriptionError(
             function.where,
-            f"{function.name}: an internal call has no handles in structs, and brings back neither "
-            "an array of handles nor a location",
+            f"{function.name}: an internal call has no arrays in structs, and brings back no "
+            "location",
         )
     if not function.server_manual and any(
         a.bulk or (a.shape == "cstr" and a.direction != "in") for a in function.arguments

@@ -8,8 +8,6 @@ not count: they do not travel. What only the author knows is `meaning` in the de
 import hashlib
 import re
 
-from .model import HANDLES
-
 
 def _expression(text, f):
     """A length with positions instead of parameter names."""
@@ -28,7 +26,7 @@ def _element(a, types):
 
 def _argument(f, a, types):
     parts = [a.direction, a.shape]
-    if a.shape in HANDLES:
+    if a.shape == "handle":
         parts.append(a.kind)
     elif a.shape in ("struct", "array"):
         parts.append(_element(a, types))
@@ -40,8 +38,8 @@ def _argument(f, a, types):
     parts += [word for word in ("optional", "bulk") if getattr(a, word)]
     parts += [f"{key} {getattr(a, key)}" for key in ("creates", "destroys") if getattr(a, key)]
     parts += [f"location {member}" for member in a.locations]
-    parts += [f"handle {kind} {member}" for member, kind in a.handles.items()]
-    parts += [f"member {_argument(f, array, types)}" for array in a.members]
+    # Of no elements, it may be NULL.
+    parts += [f"member {_argument(f, array, types)} optional" for array in a.members]
     return " ".join(parts)
 
 

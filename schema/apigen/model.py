@@ -8,15 +8,13 @@ from dataclasses import dataclass, field, replace
 from . import names
 from .prototype import Signature
 
-HANDLES = ("handle", "handles")
-
 
 @dataclass
 class Argument:
     """One parameter with what the description says about it.
 
-    shape: scalar enum device handle handles address struct array bytes cstr, or opaque (no message
-    may hold it). handles: an array of them.
+    shape: scalar enum device handle address struct array bytes cstr, or opaque (no message may
+    hold it).
     direction: in, out or inout.
     length and count are C expressions over the parameters."""
 
@@ -36,7 +34,6 @@ class Argument:
     bulk: str = ""  # own room beside the message: see arguments.BULK; empty: in the message
     locations: list = field(default_factory=list)
     clear: list = field(default_factory=list)
-    handles: dict = field(default_factory=dict)  # of a struct: member -> kind
     members: list = field(default_factory=list)  # of a struct: Arguments for its arrays
     pointer: str = ""  # C++ of the array, where it is not the parameter itself
     member: str = ""  # in its struct
@@ -59,28 +56,11 @@ class Argument:
         if self.shape in ("handle", "device"):
             ctype = "uint64_t" if self.shape == "handle" else "int32_t"
             return Argument(self.name, ctype, ctype, "scalar", capnp=self.capnp)
-        numbers = replace(
-            self,
-            locations=[],
-            handles={},
-            members=[array.as_number for array in self.members],
-            creates="",
-        )
-        if self.shape == "handles":
-            # Of what is made, ids go there, and those that the worker names come back.
-            made = self.direction == "out"
-            numbers.ctype = "uint64_t*" if made else "const uint64_t*"
-            numbers.direction = "inout" if made else "in"
-            numbers.base, numbers.shape, numbers.kind = "uint64_t", "array", ""
-            if self.pointer:
-                numbers.pointer = f"reinterpret_cast<const uint64_t*>({self.pointer})"
-        return numbers
+        return replace(self, locations=[], creates="")
 
     @property
     def in_request(self):
-        return not self.bulk and (
-            self.direction != "out" or (self.shape in HANDLES and bool(self.creates))
-        )
+        return not self.bulk and (self.direction != "out" or self.shape == "handle")
 
     @property
     def in_reply(self):
@@ -204,8 +184,8 @@ class Function(Signature):
 
     @property
     def bulk_in(self):
-        """Inputs beside the message, one behind the other."""
-        return [a for a in self.arguments if a.bulk and a.direction == "in"]
+        """The input beside the message, or None."""
+        return next((a for a in self.arguments if a.bulk and a.direction == "in"), None)
 
     @property
     def bulk_out(self):

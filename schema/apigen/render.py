@@ -280,7 +280,7 @@ def render(api, entries, nvml_entries=None):
         handler = (
             "nullptr" if f is None else f"&{'manual' if f.server_manual else 'dispatch'}_{name}"
         )
-        bulk = f.bulk_in[0].bulk.capitalize() if f and f.bulk_in else "Nowhere"
+        bulk = f.bulk_in.bulk.capitalize() if f and f.bulk_in else "Nowhere"
         submits = "true" if f and f.enters_streams else "false"
         table.append({"name": name, "handler": handler, "bulk": f"k{bulk}", "submits": submits})
     put("server/dispatch/table.cc", "dispatch_table.cc.j2", table=table)

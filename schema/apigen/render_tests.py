@@ -44,9 +44,6 @@ def _locals(f):
             out.append(f"const std::string {a.name}_bytes;")
         elif a.members:
             out.append(f"const std::string {a.name}_bytes(sizeof({a.base}), '\\0');")
-        elif a.shape == "handles":
-            count = f"static_cast<size_t>({a.length}) * sizeof(uint64_t)"
-            out.append(f"const std::string {a.name}_bytes({count}, '\\0');")
         elif a.shape in ("array", "bytes"):
             each = f" * sizeof({a.base})" if a.shape == "array" else ""
             out.append(
@@ -58,7 +55,7 @@ def _locals(f):
 
 
 def _value(a):
-    if a.shape in ("array", "bytes", "struct", "handles"):
+    if a.shape in ("array", "bytes", "struct"):
         return f"bytes_of({a.name}_bytes)"
     if a.shape == "cstr":
         return "text(1)"

@@ -7,7 +7,7 @@ from .errors import DescriptionError
 from .loader import load_yaml
 
 _KEYS = ("scalars", "enums", "handles", "kinds", "structs", "opaque")
-_STRUCT = ("size", "locations", "clear", "handles", "arrays")
+_STRUCT = ("size", "locations", "clear", "arrays")
 _RULE = ("is", "number", "record", "lives_with", "parents", "server", "client")
 _CONTEXT_RULE = (*_RULE, "client_before")  # a context works until it ends
 # Of ids: common/rpc/handle_kind.h.
@@ -109,26 +109,16 @@ class Types:
 
     def _check_members(self, name):
         info = self.structs[name]
-        for member, kind in (info.get("handles") or {}).items():
-            if kind not in self.kinds:
-                raise DescriptionError(
-                    info.at("handles"), f"{name}.{member}: unknown kind '{kind}'"
-                )
         for member, array in (info.get("arrays") or {}).items():
             if not isinstance(array, dict) or set(array) != {"of", "len"}:
                 raise DescriptionError(
                     info.at("arrays"), f"{name}.{member}: an array says 'of' and 'len'"
                 )
             of = array["of"]
-            if of not in self.handles and (not self.is_plain(of) or self.has_members(of)):
+            if not self.is_plain(of) or (self.structs.get(of) or {}).get("arrays"):
                 raise DescriptionError(
-                    info.at("arrays"), f"{name}.{member}: '{of}' is no handle and no plain type"
+                    info.at("arrays"), f"{name}.{member}: '{of}' is no plain type"
                 )
-
-    def has_members(self, base):
-        """Whether values of this struct hold handles or pointers to arrays."""
-        info = self.structs.get(base) or {}
-        return bool(info.get("handles") or info.get("arrays"))
 
     def value_shape(self, base):
         """(shape, capnp type, kind) of a value of this type, or None when it cannot travel as a

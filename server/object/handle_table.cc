@@ -37,15 +37,6 @@ CUresult HandleTable::add(HandleKind kind, uint64_t id, const Entry& made) {
   return CUDA_SUCCESS;
 }
 
-uint64_t HandleTable::child_of(uint64_t parent, HandleKind kind, void* handle) const {
-  const auto [begin, end] = children_.equal_range(parent);
-  for (auto child = begin; child != end; ++child) {
-    if (rpc::handle_kind(child->second) == kind && find(child->second)->handle == handle)
-      return child->second;
-  }
-  return 0;
-}
-
 void HandleTable::replace(uint64_t id, void* handle) {
   const auto found = entries_.find(id);
   if (found != entries_.end()) found->second.handle = handle;

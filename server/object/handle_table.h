@@ -48,9 +48,6 @@ class HandleTable {
   // or is not there; OUT_OF_MEMORY when the table is full. `entry.context`: the one in which it was
   // made, also for a kind that outlives it.
   CUresult add(rpc::HandleKind kind, uint64_t id, const Entry& entry);
-  // The id of the object made from `parent` with this driver handle; 0: none. Looks at all of its
-  // children.
-  uint64_t child_of(uint64_t parent, rpc::HandleKind kind, void* handle) const;
   // The object, which is there, has another driver handle from now on. Not for streams.
   void replace(uint64_t id, void* handle);
   // The object ends, and its children.

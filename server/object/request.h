@@ -59,8 +59,6 @@ class Worker {
   // made. `parent`: id of the object that it was made from; 0: none.
   virtual CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,
                        uint64_t parent = 0) = 0;
-  // The id by which the driver's object is known that was made from `parent`; 0: none.
-  virtual uint64_t child_of(uint64_t parent, rpc::HandleKind kind, void* handle) = 0;
   // The object ends, and so do the objects made from it.
   virtual void remove(uint64_t id) = 0;
 

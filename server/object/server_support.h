@@ -7,10 +7,8 @@
 #include <kj/exception.h>
 
 #include <cstring>
-#include <span>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "common/base/status.h"
 #include "common/rpc/responder.h"
@@ -78,45 +76,6 @@ void* handle_pointer(Handle handle) {
 template <typename Handle>
 uint64_t handle_id(Handle handle) {
   return reinterpret_cast<uint64_t>(handle_pointer(handle));
-}
-template <typename Handle>
-CUresult find_handles(Worker& worker, rpc::HandleKind kind, schema::SmallBuffer<uint64_t>& ids,
-                      Handle* handles) {
-  for (const uint64_t id : ids) {
-    if (const CUresult result = find_handle(worker, kind, id, handles++); result != CUDA_SUCCESS)
-      return result;
-  }
-  return CUDA_SUCCESS;
-}
-
-// The driver has named `count` objects of `parent`. ids: in, fresh ones of the client; out, those
-// that the objects have: by which they are known, or the fresh ones, under which they are entered.
-template <typename Handle>
-CUresult name_handles(Worker& worker, rpc::HandleKind kind, const Handle* handles, size_t count,
-                      uint16_t context, uint64_t parent, uint64_t* ids) {
-  std::vector<uint64_t> entered;
-  for (size_t i = 0; i < count; ++i) {
-    void* const handle = handle_pointer(handles[i]);
-    if (const uint64_t known = worker.child_of(parent, kind, handle); known != 0) {
-      ids[i] = known;
-      continue;
-    }
-    if (const CUresult result = worker.add(kind, ids[i], handle, context, parent);
-        result != CUDA_SUCCESS) {
-      for (const uint64_t id : entered) worker.remove(id);
-      return result;
-    }
-    entered.push_back(ids[i]);
-  }
-  return CUDA_SUCCESS;
-}
-
-// The next `bytes` of the message's bulk. False: there are not so many.
-inline bool take_bulk(std::span<std::byte>* bulk, uint64_t bytes, std::span<std::byte>* piece) {
-  if (bytes > bulk->size()) return false;
-  *piece = bulk->first(bytes);
-  *bulk = bulk->subspan(bytes);
-  return true;
 }
 
 // The client-made id of a created object was refused, with `why`: a table that is full is an

@@ -33,9 +33,6 @@ class SessionWorker final : public Worker {
                uint64_t parent) override {
     return parts_.handles.add(kind, id, {handle, parent, context});
   }
-  uint64_t child_of(uint64_t parent, rpc::HandleKind kind, void* handle) override {
-    return parts_.handles.child_of(parent, kind, handle);
-  }
   void remove(uint64_t id) override { parts_.end_object(id); }
   CUresult charge(uint64_t bytes) override { return parts_.memory.charge(bytes); }
   void refund(uint64_t bytes) override { parts_.memory.refund(bytes); }

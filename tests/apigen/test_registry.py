@@ -20,7 +20,7 @@ CHANGED = {
     "order": ("int *a, size_t n, CUevent e", "size_t n, int *a, CUevent e"),
     "one more": ("CUevent e", "CUevent e, int more"),
     "length": ("len: n + 1", "len: n"),
-    "direction": ("{out: array", "{inout: array"),
+    "direction": ("{out: array", "{in: array"),
     "optional": ("len: n + 1", "len: n + 1, optional: true"),
     "kind": ("CUevent e", "CUstream e"),
     "struct": ("int *a", "CUmemLocation *a"),

@@ -113,36 +113,6 @@ TEST(Ends, WhatIsMadeForSomethingThatHasEndedHasEnded) {
   });
 }
 
-// What the driver lists is known to the worker by its ids, or gets those that were sent.
-TEST(Ends, AnArrayOfNewHandlesTakesWhatTheWorkerNames) {
-  in_process([](Program&) {
-    using Kind = rpc::HandleKind;
-    Session& session = *Process::get().session(0);
-    const uint64_t graph = made(session, Kind::kGraph);
-    const uint64_t known = made(session, Kind::kGraphNode, graph);
-    uint64_t first = 0, unused = 0;
-    {
-      NewHandles nodes(session, Kind::kGraphNode, 3);
-      ASSERT_TRUE(nodes.complete());
-      first = nodes.data()[0];
-      unused = nodes.data()[2];
-      CUgraphNode out[3]{};
-      EXPECT_FALSE(nodes.take(&graph, 1, graph, out)) << "of another kind";
-      const uint64_t ids[]{known, first, 1, 2};
-      EXPECT_FALSE(nodes.take(ids, 4, graph, out)) << "more than there is room";
-      ASSERT_TRUE(nodes.take(ids, 2, graph, out));
-      EXPECT_EQ(out[0], reinterpret_cast<CUgraphNode>(known));
-      EXPECT_EQ(out[1], reinterpret_cast<CUgraphNode>(first));
-    }
-    EXPECT_TRUE(lives(session, first));
-    EXPECT_FALSE(lives(session, unused));
-    EXPECT_NE(made(session, Kind::kGraphNode), unused) << "its slot is free, its id is not";
-    end_object(session, graph);
-    EXPECT_FALSE(lives(session, first));
-    EXPECT_FALSE(lives(session, known));
-  });
-}
-
 // A call of `thread_call` whose answer comes when its context has been reset. The context is there
 // again afterwards, and current. What the call returned.
 CUresult answered_after_reset(Program& program, uint16_t opcode,

@@ -326,7 +326,7 @@ TEST_F(OrderedCopiesTest, WhatWasNotAskedForEndsTheSession) {
          fetched(1, 0, ten);
          fetched(1, 0, ten);
        }},
-      {"a length that is not that of the bytes", "more bytes than arguments",
+      {"a length that is not that of the bytes", "data has the wrong size",
        [&] {
          asked();
          fetched(1, 0, ten, 9);

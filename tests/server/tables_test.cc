@@ -81,20 +81,6 @@ TEST(HandleTable, ChildrenGoWithTheirParent) {
             CUDA_SUCCESS);
 }
 
-TEST(HandleTable, AChildIsKnownByItsDriverHandle) {
-  HandleTable table;
-  const uint64_t graph = make_handle(HandleKind::kGraph, 1),
-                 node = make_handle(HandleKind::kGraphNode, 2);
-  ASSERT_EQ(table.add(HandleKind::kGraph, graph, {fake(1)}), CUDA_SUCCESS);
-  ASSERT_EQ(table.add(HandleKind::kGraphNode, node, {fake(7), graph}), CUDA_SUCCESS);
-  EXPECT_EQ(table.child_of(graph, HandleKind::kGraphNode, fake(7)), node);
-  EXPECT_EQ(table.child_of(graph, HandleKind::kGraphNode, fake(8)), 0u);
-  EXPECT_EQ(table.child_of(graph, HandleKind::kEvent, fake(7)), 0u);
-  EXPECT_EQ(table.child_of(node, HandleKind::kGraphNode, fake(7)), 0u);
-  table.remove(node);
-  EXPECT_EQ(table.child_of(graph, HandleKind::kGraphNode, fake(7)), 0u);
-}
-
 TEST(HandleTable, AFullTableIsOutOfMemoryUntilSomethingGoes) {
   HandleTable table(2);
   const auto add = [&](uint64_t serial) {

@@ -65,7 +65,6 @@ class FakeWorker final : public server::Worker {
     ++added;
     return add_result;
   }
-  uint64_t child_of(uint64_t, rpc::HandleKind, void*) override { return 0; }
   void remove(uint64_t) override { ++removed; }
   CUresult charge(uint64_t bytes) override {
     if (charge_result == CUDA_SUCCESS) charged += bytes;
