@@ -40,20 +40,6 @@ void Query::put_device(nvmlDevice_t handle) {
   writer_.value(device->place);
 }
 
-void Query::put_data(const void* data, uint64_t bytes) {
-  if (data != nullptr) writer_.data(data, bytes);
-}
-
-void Query::put_text(const char* text, bool optional) {
-  if (text == nullptr) {
-    if (!optional) fail(NVML_ERROR_INVALID_ARGUMENT);
-    return writer_.data(nullptr, 0);
-  }
-  const size_t length = ::strnlen(text, schema::kMaxItemBytes);
-  if (length == schema::kMaxItemBytes) return fail(NVML_ERROR_INVALID_ARGUMENT);
-  writer_.data(text, length + 1);
-}
-
 void Query::put_versioned(const void* versioned, std::initializer_list<Layout> known) {
   if (versioned == nullptr) return fail(NVML_ERROR_INVALID_ARGUMENT);
   const uint32_t version = version_of(versioned);

@@ -57,18 +57,10 @@ class Query {
       fail(NVML_ERROR_INVALID_ARGUMENT);
     }
   }
-  // Nothing for NULL, here and below.
-  void put_data(const void* data, uint64_t bytes);
-  template <typename T, typename Count>
-  void put_array(const T* array, Count count) {
-    const auto elements = static_cast<uint64_t>(count);
-    if (elements > schema::kMaxItemBytes / sizeof(T)) return fail(NVML_ERROR_INVALID_ARGUMENT);
-    put_data(array, elements * sizeof(T));
-  }
-  void put_text(const char* text, bool optional);
   // Of a struct only the inputs are sent, and zeros for the rest, which the caller need not have
   // set.
   void put_versioned(const void* versioned, std::initializer_list<Layout> known);
+  // Nothing for NULL.
   template <typename T, typename Count>
   void put_inputs(const T* array, Count count, std::initializer_list<FieldBytes> inputs) {
     const auto elements = static_cast<uint64_t>(count);

@@ -4,15 +4,6 @@
 
 namespace fargpu::server {
 
-const char* NvmlArguments::text() {
-  const auto bytes = reader_.data();
-  if (reader_.broken() || bytes.empty()) return nullptr;
-  auto& text = texts_.emplace_back(bytes.size());
-  std::memcpy(text.data(), bytes.data(), bytes.size());
-  if (text.back() != '\0') reader_.fail();
-  return text.data();
-}
-
 VersionedStruct NvmlArguments::versioned(std::initializer_list<uint32_t> known) {
   const auto bytes = reader_.data();
   uint32_t version = 0;

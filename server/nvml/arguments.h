@@ -63,22 +63,8 @@ class NvmlArguments {
   T value() {
     return reader_.value<T>();
   }
-  // Null: the client gave NULL. The text lives as long as this object.
-  const char* text();
   // Whether the client gave a pointer. Not `optional`: it did, and the message does not say so.
   bool is_there(bool optional) { return !optional || reader_.value<uint64_t>() != 0; }
-  template <typename T>
-  T data(bool there) {
-    T value{};
-    if (!there) return value;
-    const auto bytes = reader_.data();
-    if (bytes.size() == sizeof value) {
-      std::memcpy(&value, bytes.data(), sizeof value);
-    } else {
-      reader_.fail();
-    }
-    return value;
-  }
   VersionedStruct versioned(std::initializer_list<uint32_t> known);
   // As many as there are; expect() says how many there must be.
   template <typename T>
@@ -116,7 +102,6 @@ class NvmlArguments {
 
   schema::PackedReader reader_;
   nvmlReturn_t result_ = NVML_SUCCESS;
-  std::vector<std::vector<char>> texts_;
 };
 
 class NvmlOutputs {

@@ -36,7 +36,7 @@ def _pointed(f, text):
 
 
 def _is_output(a):
-    return a.direction != "in" and a.shape in ("array", "cstr")
+    return a.shape in ("array", "cstr")
 
 
 def _limited(f, a, value):
@@ -58,23 +58,15 @@ def _put(f, a):
     if a.direction == "in":
         if a.shape == "device":
             return [f"query_.put_device({n});"]
-        if a.shape == "value":
-            return [f"query_.put_value({_limited(f, a, n)});"]
-        if a.shape == "cstr":
-            return [f"query_.put_text({n}, {optional});"]
-        if a.shape == "struct":
-            return [place, f"query_.put_data({n}, sizeof({a.base}));"]
-        return [place, f"query_.put_array({n}, {_pointed(f, a.length)});"]
+        return [f"query_.put_value({_limited(f, a, n)});"]
     if a.versions:
         return [f"query_.put_versioned({n}, {_layouts(a)});"]
     if a.direction == "inout":
         if a.shape == "value":
             given = _limited(f, a, f"*{n}")
             return [place, f"if ({n} != nullptr) query_.put_value({given});"]
-        if a.inputs:
-            length = _pointed(f, a.length)
-            return [place, f"query_.put_inputs({n}, {length}, {_inputs(a, a.base)});"]
-        return [place, f"query_.put_array({n}, {_pointed(f, a.length)});"]
+        length = _pointed(f, a.length)
+        return [place, f"query_.put_inputs({n}, {length}, {_inputs(a, a.base)});"]
     # NVML itself judges a NULL beside a length.
     return [f"query_.place({n}, true);"] if _is_output(a) else [place]
 
@@ -102,7 +94,7 @@ def _take(f, a):
 
 def _expect(f, a):
     """As many elements as the server says, once all outputs are there."""
-    if a.direction == "in" or a.shape != "array":
+    if a.shape != "array":
         return []
     said = next((c for c in f.arguments if c.name == (a.count or a.length)), None)
     if said is not None and said.direction != "in":
@@ -140,13 +132,7 @@ def _get(a):
     if a.direction == "in":
         if a.shape == "device":
             return [f"const nvmlDevice_t {n} = in_.device(desk_);"]
-        if a.shape == "value":
-            return [f"const auto {n} = in_.value<{a.base}>();"]
-        if a.shape == "cstr":
-            return [f"const char* const {n} = in_.text();"]
-        if a.shape == "struct":
-            return [there, f"const auto {n} = in_.data<{a.base}>({n}_there_);"]
-        return [there, f"const Array<{a.base}> {n} = in_.array<{a.base}>({n}_there_);"]
+        return [f"const auto {n} = in_.value<{a.base}>();"]
     if a.versions:
         return [f"VersionedStruct {n} = in_.versioned({_versions(a)});"]
     if a.shape == "value":
@@ -167,7 +153,7 @@ def _get(a):
 def _measure(a):
     """What follows from other arguments."""
     n = a.name
-    if a.shape not in ("array", "cstr") or (a.shape == "cstr" and a.direction == "in"):
+    if a.shape not in ("array", "cstr"):
         return []
     if a.direction == "out":
         return [f"Array<{a.base}> {n} = in_.room<{a.base}>({n}_there_, {a.length});"]
@@ -176,7 +162,7 @@ def _measure(a):
 
 def _pass(a):
     n = a.name
-    if a.direction == "in" and a.shape in ("device", "value", "cstr"):
+    if a.direction == "in":
         return n
     if a.versions:
         return f"static_cast<{a.ctype}>({n}.pointer())"

@@ -11,9 +11,8 @@ from .structs import Structs
 
 CALLS = ("sync", "local", "manual", "denied", "unsupported")
 KEYS = ("fn", "call", "why", "client", "server", "args", "cache", "meaning", "via")
-ARGUMENT_KEYS = ("in", "out", "inout", "len", "count", "optional", "versions")
+ARGUMENT_KEYS = ("out", "inout", "len", "count", "optional", "versions")
 SHAPES = {
-    "in": ("struct", "array", "cstr"),
     "out": ("value", "struct", "array", "cstr"),
     "inout": ("value", "struct", "array"),
 }
@@ -49,9 +48,9 @@ def _check_type(parameter, shape, notes, types, where, name):
 
 def _inputs(a, types, where, name):
     """Of a struct that goes both ways only what the function reads is sent."""
-    bases = list(a.versions) or ([a.base] if a.base in types["structs"] else [])
-    if a.direction != "inout":
+    if a.direction != "inout" or a.shape == "value":
         return {}
+    bases = list(a.versions) or [a.base]
     for base in bases:
         if base not in types["inputs"]:
             _bad(where, name, a.name, f"types.yml does not say which fields of '{base}' are inputs")
@@ -59,7 +58,7 @@ def _inputs(a, types, where, name):
 
 
 def _repaired(a, types, where, name):
-    if a.direction == "in" or a.shape not in ("struct", "array"):
+    if a.shape not in ("struct", "array"):
         return ()
     found = tuple(t for t in list(a.versions) or [a.base] if types["layouts"].repairs(t))
     if found and a.shape == "array":
@@ -73,12 +72,12 @@ def _argument(parameter, entry, name, parameters, types):
     for key in notes or ():
         if key not in ARGUMENT_KEYS:
             _bad(notes.at(key), name, parameter.name, f"unknown key '{key}'")
-    directions = [d for d in ("in", "out", "inout") if d in (notes or {})]
+    directions = [d for d in SHAPES if d in (notes or {})]
     if len(directions) > 1:
-        _bad(where, name, parameter.name, "more than one of in, out, inout")
+        _bad(where, name, parameter.name, "more than one of out, inout")
     if not directions:
         if parameter.stars:
-            hint = "say what the pointer means (in, out, inout)"
+            hint = "say what the pointer means (out, inout)"
             _bad(where, name, parameter.name, f"'{parameter.ctype}' cannot travel: {hint}")
         shape = "device" if parameter.base == DEVICE else "value"
         _check_type(parameter, shape, notes, types, where, name)
@@ -90,7 +89,7 @@ def _argument(parameter, entry, name, parameters, types):
         _bad(where, name, parameter.name, f"{direction}: '{shape}' is none of {allowed}")
     if parameter.stars != 1:
         _bad(where, name, parameter.name, f"{direction}: {shape} needs one pointer")
-    if direction != "in" and parameter.const:
+    if parameter.const:
         _bad(where, name, parameter.name, "an output cannot be const")
     _check_type(parameter, shape, notes, types, where, name)
     a = Argument(
@@ -104,7 +103,7 @@ def _argument(parameter, entry, name, parameters, types):
         optional=bool(notes.get("optional")),
         versions=_versions(notes, name, parameter.name),
     )
-    needs_length = shape == "array" or (shape == "cstr" and direction == "out")
+    needs_length = shape in ("array", "cstr")
     if needs_length != bool(a.length):
         wrong = "needs 'len'" if needs_length else "has no 'len'"
         _bad(where, name, parameter.name, f"{direction}: {shape} {wrong}")

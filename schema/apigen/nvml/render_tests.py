@@ -9,12 +9,7 @@ def _there(a):
 def _items(a):
     """What the client puts for one argument (cpp.py), with 3 of everything."""
     if a.direction == "in":
-        if a.shape == "device":
-            return ["writer.value<uint64_t>(0);"]
-        if a.shape == "value":
-            return [f"writer.value({a.name});"]
-        if a.shape == "cstr":
-            return ['writer.data("text", 5);']
+        return [f"writer.value({'uint64_t{0}' if a.shape == 'device' else a.name});"]
     if a.versions:
         base, number = next(iter(a.versions.items()))
         return [f"put_struct(writer, schema::nvml_version<{base}>({number}), sizeof({base}));"]
