@@ -248,14 +248,11 @@ def _check_vias(api):
         if not f.via:
             continue
         target = api.function(f.via)
-        if target is None or target.wire not in ("sync", "async"):
-            raise DescriptionError(f.where, f"{f.name}: via '{f.via}', which has no message")
-        expected = [(a.base, a.ctype) for a in f.arguments] + [("CUstream", "CUstream")]
-        if [(a.base, a.ctype) for a in target.arguments] != expected:
+        if target is None or not target.client_manual:
+            raise DescriptionError(f.where, f"{f.name}: via '{f.via}', which is not by hand")
+        if f.values_for(target) is None:
             raise DescriptionError(
-                f.where,
-                f"{f.name}: via '{f.via}', which must have the same parameters "
-                "and a stream at the end",
+                f.where, f"{f.name}: via '{f.via}', which must have the same parameters, or more"
             )
 
 

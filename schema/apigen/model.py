@@ -141,6 +141,16 @@ class Function(Signature):
                 return f"CallTarget::of_location({a.name} == nullptr ? nullptr : {member})"
         return "CallTarget::of_current()"
 
+    def values_for(self, other):
+        """Our parameters as those of `other`, which has more of them: those are 0. None: it lacks
+        one, or has them in another order.
+        """
+        own, values = list(self.arguments), []
+        for a in other.arguments:
+            is_next = own and own[0].ctype == a.ctype
+            values.append(own.pop(0).name if is_next else "{}")
+        return None if own else values
+
     @property
     def supported(self):
         return self.call not in ("retired", "unsupported")

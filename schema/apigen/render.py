@@ -78,15 +78,13 @@ def _action(f, by_name):
     """What an entry does once the state is right."""
     if f.client_manual:
         return f"manual_{f.name}({f.values})"
+    if f.via:
+        return f"manual_{f.via}({', '.join(f.values_for(by_name[f.via]))})"
     values = "".join(f", {a.name}" for a in f.arguments)
-    if f.via and by_name[f.via].client_manual:
-        return f"manual_{f.via}({', '.join([a.name for a in f.arguments] + ['nullptr'])})"
-    last = ", nullptr" if f.via else ""
-    sent = by_name[f.via] if f.via else f
-    call = f"call_{sent.name}" if sent.has_policy else f"wire::{sent.name}"
+    call = f"call_{f.name}" if f.has_policy else f"wire::{f.name}"
     return (
         f"[&] {{ const CallTarget target_ = {f.target}; "
-        f"return {call}(target_.session, target_.context{values}{last}); }}()"
+        f"return {call}(target_.session, target_.context{values}); }}()"
     )
 
 
@@ -244,7 +242,6 @@ def render(api, entries, nvml_entries=None):
                 needs=_NEEDS,
                 classes=_CAPTURE_CLASSES,
                 action=lambda f: _action(f, by_name),
-                has_via=any(f.via for f in functions),
                 items=cpp_trace.items,
             )
     elsewhere = [f for f in api.functions if f.header]

@@ -207,9 +207,23 @@ class BadDescriptions(Description):
     def test_via_unlike(self):
         text = (
             "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: local\n  why: w\n  via: cuB\n"
-            "- fn: CUresult cuB(int a)\n  since: 1\n  call: async\n"
+            "- fn: CUresult cuB(%s)\n  since: 1\n  call: async\n%s"
         )
-        self.refused(text, "demo.yml:2", "via 'cuB'", "a stream at the end")
+        by_hand = "  client: manual\n  why: w\n"
+        self.refused(text % ("int a", ""), "demo.yml:2", "via 'cuB'", "which is not by hand")
+        for parameters in ("size_t a", "CUstream a, unsigned b"):
+            why = "which must have the same parameters, or more"
+            self.refused(text % (parameters, by_hand), "demo.yml:2", "via 'cuB'", why)
+
+    def test_via_with_more(self):
+        """What the other function has besides is 0."""
+        entry = self.cpp(
+            "# x\n- fn: CUresult cuA(int a, CUevent e)\n  since: 1\n  call: local\n  why: w\n"
+            "  via: cuB\n"
+            "- fn: CUresult cuB(int a, size_t *n, CUevent e, CUstream s)\n  since: 1\n"
+            "  call: local\n  why: w\n"
+        )["client/exports/demo.cc"]
+        self.assertIn("call_.finish(manual_cuB(a, {}, e, {}))", entry)
 
     def test_bulk_in_generated_dispatch(self):
         text = (

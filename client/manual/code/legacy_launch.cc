@@ -72,10 +72,6 @@ CUresult manual_cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned in
 
 CUresult manual_cuLaunch(CUfunction f) { return manual_cuLaunchGridAsync(f, 1, 1, nullptr); }
 
-CUresult manual_cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
-  return manual_cuLaunchGridAsync(f, grid_width, grid_height, nullptr);
-}
-
 CUresult manual_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
   if (grid_width <= 0 || grid_height <= 0) return CUDA_ERROR_INVALID_VALUE;
   Function* function = nullptr;

@@ -23,10 +23,6 @@ CUresult manual_cuModuleLoad(CUmodule* module, const char* fname) {
   return load_module(CallTarget::of_current().session, contents, module);
 }
 
-CUresult manual_cuModuleLoadData(CUmodule* module, const void* image) {
-  return manual_cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
-}
-
 CUresult manual_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                                    CUjit_option* options, void** optionValues) {
   if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -36,10 +32,6 @@ CUresult manual_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned
     return result;
   }
   return load_module(CallTarget::of_current().session, image, jit, module);
-}
-
-CUresult manual_cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
-  return manual_cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
 }
 
 CUresult manual_cuModuleUnload(CUmodule hmod) {

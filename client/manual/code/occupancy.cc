@@ -45,12 +45,6 @@ CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
   return CUDA_SUCCESS;
 }
 
-CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func,
-                                                            int blockSize, size_t dynamicSMemSize) {
-  return manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-      numBlocks, func, blockSize, dynamicSMemSize, CU_OCCUPANCY_DEFAULT);
-}
-
 CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
     int* minGridSize, int* blockSize, CUfunction func,
     CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
@@ -97,14 +91,6 @@ CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
     if (best_threads == most) break;
   }
   return CUDA_SUCCESS;
-}
-
-CUresult manual_cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
-                                                 CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                 size_t dynamicSMemSize, int blockSizeLimit) {
-  return manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
-      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit,
-      CU_OCCUPANCY_DEFAULT);
 }
 
 CUresult manual_cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,

@@ -170,12 +170,4 @@ CUresult manual_cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t
   return check_ranges(dptrs, sizes, count, flags, hStream);
 }
 
-CUresult manual_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
-                                                  CUmemLocation* prefetchLocs,
-                                                  size_t* prefetchLocIdxs, size_t numPrefetchLocs,
-                                                  unsigned long long flags, CUstream hStream) {
-  return manual_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                                        numPrefetchLocs, flags, hStream);
-}
-
 }  // namespace fargpu::client

@@ -192,11 +192,4 @@ CUresult manual_cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t*
   return result;
 }
 
-CUresult manual_cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
-                                      size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
-                                      size_t numAttrs, CUstream hStream) {
-  return manual_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, nullptr,
-                                   hStream);
-}
-
 }  // namespace fargpu::client

@@ -297,9 +297,4 @@ CUresult manual_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opLi
   return result;
 }
 
-CUresult manual_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
-                                        unsigned long long flags, CUstream hStream) {
-  return manual_cuMemcpy3DBatchAsync(numOps, opList, nullptr, flags, hStream);
-}
-
 }  // namespace fargpu::client

@@ -35,10 +35,6 @@ CUresult manual_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   return allocate_pinned(bytesize, Flags, pp);
 }
 
-CUresult manual_cuMemAllocHost_v2(void** pp, size_t bytesize) {
-  return manual_cuMemHostAlloc(pp, bytesize, 0);
-}
-
 CUresult manual_cuMemFreeHost(void* p) {
   if (p == nullptr) return CUDA_SUCCESS;
   const CallTarget target = CallTarget::of_memory(reinterpret_cast<CUdeviceptr>(p));

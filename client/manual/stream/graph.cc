@@ -129,22 +129,12 @@ CUresult manual_cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNod
   return CUDA_SUCCESS;
 }
 
-CUresult manual_cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to,
-                                size_t* numEdges) {
-  return manual_cuGraphGetEdges_v2(hGraph, from, to, nullptr, numEdges);
-}
-
 CUresult manual_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
                                               CUgraphEdgeData* edgeData, size_t* numDependencies) {
   const GraphLock lock;
   const GraphNode* const node = find_node(hNode);
   return node == nullptr ? CUDA_ERROR_INVALID_VALUE
                          : answer_edges(node->before, dependencies, edgeData, numDependencies);
-}
-
-CUresult manual_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies,
-                                           size_t* numDependencies) {
-  return manual_cuGraphNodeGetDependencies_v2(hNode, dependencies, nullptr, numDependencies);
 }
 
 CUresult manual_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes,
@@ -154,11 +144,6 @@ CUresult manual_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* 
   const GraphNode* const node = find_node(hNode);
   return node == nullptr ? CUDA_ERROR_INVALID_VALUE
                          : answer_edges(node->after, dependentNodes, edgeData, numDependentNodes);
-}
-
-CUresult manual_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes,
-                                             size_t* numDependentNodes) {
-  return manual_cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, nullptr, numDependentNodes);
 }
 
 CUresult manual_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from,
@@ -172,11 +157,6 @@ CUresult manual_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* fro
                    edgeData);
 }
 
-CUresult manual_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode* from,
-                                       const CUgraphNode* to, size_t numDependencies) {
-  return manual_cuGraphAddDependencies_v2(hGraph, from, to, nullptr, numDependencies);
-}
-
 CUresult manual_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from,
                                              const CUgraphNode* to, const CUgraphEdgeData* edgeData,
                                              size_t numDependencies) {
@@ -187,11 +167,6 @@ CUresult manual_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* 
   if (graph->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
   return remove_edges(*graph, nodes_of(from, numDependencies), nodes_of(to, numDependencies),
                       edgeData);
-}
-
-CUresult manual_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* from,
-                                          const CUgraphNode* to, size_t numDependencies) {
-  return manual_cuGraphRemoveDependencies_v2(hGraph, from, to, nullptr, numDependencies);
 }
 
 CUresult manual_cuGraphDestroyNode(CUgraphNode hNode) {

@@ -101,11 +101,6 @@ CUresult manual_cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph,
   return result;
 }
 
-CUresult manual_cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph,
-                                   CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
-  return manual_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
-}
-
 CUresult manual_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
   const GraphExec* const exec = find_exec(hGraphExec);
   if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -154,13 +154,6 @@ CUresult manual_cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
              nodeParams);
 }
 
-CUresult manual_cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                               const CUgraphNode* dependencies, size_t numDependencies,
-                               CUgraphNodeParams* nodeParams) {
-  return manual_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-                                  nodeParams);
-}
-
 CUresult manual_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
   return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : write(hNode, *nodeParams);
 }

@@ -24,10 +24,6 @@ CUresult manual_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return CUDA_SUCCESS;
 }
 
-CUresult manual_cuStreamBeginCapture(CUstream hStream) {
-  return capture::begin(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
 CUresult manual_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
   return capture::begin(hStream, mode);
 }
@@ -78,21 +74,6 @@ CUresult manual_cuStreamGetCaptureInfo_v3(CUstream hStream,
   return CUDA_SUCCESS;
 }
 
-CUresult manual_cuStreamGetCaptureInfo_v2(CUstream hStream,
-                                          CUstreamCaptureStatus* captureStatus_out,
-                                          cuuint64_t* id_out, CUgraph* graph_out,
-                                          const CUgraphNode** dependencies_out,
-                                          size_t* numDependencies_out) {
-  return manual_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out,
-                                          dependencies_out, nullptr, numDependencies_out);
-}
-
-CUresult manual_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                       cuuint64_t* id_out) {
-  return manual_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, nullptr, nullptr,
-                                          nullptr, nullptr);
-}
-
 CUresult manual_cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
                                                      const CUgraphEdgeData* dependencyData,
                                                      size_t numDependencies, unsigned int flags) {
@@ -104,12 +85,6 @@ CUresult manual_cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNo
   return result == CUDA_SUCCESS
              ? capture::set_position(hStream, position, flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
              : result;
-}
-
-CUresult manual_cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies,
-                                                  size_t numDependencies, unsigned int flags) {
-  return manual_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, nullptr,
-                                                     numDependencies, flags);
 }
 
 }  // namespace fargpu::client
