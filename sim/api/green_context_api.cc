@@ -131,7 +131,6 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
     if (!primary) return device.without_context();
     auto green = std::make_shared<GreenContext>();
     green->id = next_split();
-    green->device = &device;
     green->primary = primary;
     green->partition = partition;
     green->default_stream = primary->create_stream(CU_STREAM_NON_BLOCKING, 0, green);
@@ -142,17 +141,17 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
   });
 }
 
-// The entry stays, so that the handle is known as that of a destroyed one. Streams that were made
+// The record stays, so that the handle is known as that of a destroyed one. Streams that were made
 // in it are refused from now on.
 CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
   return with_driver([&](Driver& driver) -> CUresult {
     const auto green = find_green(driver, hCtx);
     if (!green || !green->alive.exchange(false)) return CUDA_ERROR_INVALID_CONTEXT;
+    PrimaryContext& primary = PrimaryContext::of(green->primary->device());
     (void)green->primary->synchronize(green.get());
     green->primary->forget_stream(green->default_stream);
     green->default_stream = nullptr;
     green->primary = nullptr;
-    PrimaryContext& primary = PrimaryContext::of(*green->device);
     --primary.greens;
     return primary.release();
   });

@@ -19,7 +19,6 @@
 namespace fargpu::sim {
 
 class Context;
-class Device;
 struct Stream;
 
 // The result of cuDevResourceGenerateDesc. Never destroyed: the API has no function for it.
@@ -33,7 +32,6 @@ struct GreenContext {
 
   uint64_t handle = 0;
   uint64_t id = 0;  // cuGreenCtxGetId
-  Device* device = nullptr;
   std::shared_ptr<Context> primary;
   Partition partition;
   std::shared_ptr<Stream> default_stream;
