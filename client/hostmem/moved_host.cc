@@ -20,9 +20,6 @@ constexpr size_t kBlock = BlockStates::kBlock;
 // Each takes four of the mappings that a process may have, 65530 by default.
 constexpr size_t kMostMemories = 4096;
 
-// The first page that begins at an address or behind it.
-uint64_t page_from(uint64_t address) { return page_of(address + kPageBytes - 1); }
-
 }  // namespace
 
 class MovedHost::Memory final : public PageGate, public std::enable_shared_from_this<Memory> {

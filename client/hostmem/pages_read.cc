@@ -8,11 +8,11 @@
 #include "client/hostmem/pages.h"
 #include "common/host/foreign_memory.h"
 #include "common/host/mapped_memory.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr size_t kMostRead = 128u << 10;  // at once: stays in a cache
 constexpr int kMostReads = 16;            // of a word
 
@@ -41,7 +41,7 @@ void note_gone(std::map<size_t, size_t>* gone, size_t begin, size_t end) {
 }
 
 size_t end_of_page(uint64_t base, size_t at, size_t bytes) {
-  return std::min<size_t>(bytes, (base + at) / kPage * kPage + kPage - base);
+  return std::min<size_t>(bytes, page_of(base + at) + kPageBytes - base);
 }
 
 // The page at the offset could not be had: the offset behind it, or behind all that has left the

@@ -15,13 +15,12 @@
 #include "common/base/descriptors.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
+#include "common/host/memory_page.h"
 #include "common/transport/transport.h"
 #include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 // Unique in the process, so that a descriptor which the worker has not taken cannot be mistaken for
 // another one.
@@ -58,9 +57,9 @@ bool SharedSegment::possible(Link& link) { return link.descriptor_passing() != n
 
 std::optional<SharedSegment> SharedSegment::make(Link& link, HostCalls& functions, Context& context,
                                                  size_t bytes) {
-  if (bytes == 0 || bytes > SIZE_MAX - kPage) return std::nullopt;
+  if (bytes == 0 || bytes > SIZE_MAX - kPageBytes) return std::nullopt;
   SharedSegment segment;
-  const size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  const size_t whole = page_from(bytes);
   const Result<Fd> file = memory_file(whole);
   if (!file.ok()) {
     tell_once(whole, file.status().message());

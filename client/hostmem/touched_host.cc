@@ -11,11 +11,10 @@
 #include "client/memory/reserve.h"
 #include "common/base/descriptors.h"
 #include "common/base/fd.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 Fd memory_file(size_t bytes) {
   Fd file = descriptors::make([] { return ::memfd_create("fargpu-mapped", MFD_CLOEXEC); });
@@ -49,8 +48,7 @@ class TouchedHost::Memory final : public PageGate {
   }
   void open(size_t offset, size_t bytes) override { faults_.open(address_ + offset, bytes); }
   void fail(size_t offset, size_t bytes) override {
-    ::mprotect(reinterpret_cast<void*>(address_ + offset), (bytes + kPage - 1) / kPage * kPage,
-               PROT_NONE);
+    ::mprotect(reinterpret_cast<void*>(address_ + offset), page_from(bytes), PROT_NONE);
     faults_.retry(address_ + offset, bytes);
   }
   void unwatch() override { faults_.unwatch(address_, bytes_); }
@@ -64,8 +62,8 @@ class TouchedHost::Memory final : public PageGate {
 };
 
 void* TouchedHost::allocate(size_t bytes) {
-  if (bytes == 0 || bytes > SIZE_MAX - kPage || count() >= kMostMemories) return nullptr;
-  const size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  if (bytes == 0 || bytes > SIZE_MAX - kPageBytes || count() >= kMostMemories) return nullptr;
+  const size_t whole = page_from(bytes);
   if (!faults_.open()) return nullptr;
   const Fd file = memory_file(whole);
   if (!file.valid()) return nullptr;

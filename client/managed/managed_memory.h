@@ -41,7 +41,6 @@ class ManagedMemory {
  public:
   // `observers`: ManagedMemory owns kManagedMemory of it.
   explicit ManagedMemory(Observers& observers) : observers_(observers) {}
-  static constexpr uint64_t kPage = 4096;
 
   // The attachment of an allocation. On a GPU with concurrent access all work may use it in any
   // case, so all work takes it from this process. The application may access memory that is

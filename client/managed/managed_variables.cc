@@ -4,17 +4,16 @@
 #include <utility>
 
 #include "client/managed/fault_handler.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
 
-constexpr uint64_t kPage = ManagedMemory::kPage;
-
 uint64_t first_page(const ManagedVariables::Variable& variable) {
-  return variable.address / kPage * kPage;
+  return page_of(variable.address);
 }
 uint64_t end_of_pages(const ManagedVariables::Variable& variable) {
-  return (variable.address + variable.bytes + kPage - 1) / kPage * kPage;
+  return page_from(variable.address + variable.bytes);
 }
 
 // What of the variable lies in the chunk.

@@ -15,11 +15,10 @@
 #include "client/memory/page_counts.h"
 #include "common/base/log.h"
 #include "common/host/map_exactly.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
-
-constexpr uint64_t kPage = 4096;
 
 // Far below the heap, stacks and libraries of a 47-bit process, far above those of a worker (which
 // begin at a third of the address space, server/handover/child_process.cc) and a fixed-address
@@ -33,8 +32,6 @@ constexpr uint64_t kWindowBytes = uint64_t{1} << 38;
 constexpr uint64_t kWindow = 0x3800'0000'0000;
 constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
 #endif
-
-uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
 // Both are never destroyed: calls come until the very end of the process.
 struct Reservations {
@@ -85,8 +82,7 @@ bool map_inaccessible(const std::vector<PageCounts::Range>& parts) {
 }  // namespace
 
 bool reserve_addresses(uint64_t address, size_t bytes) {
-  const uint64_t begin = address & ~(kPage - 1);
-  const uint64_t end = begin + whole_pages(address + bytes - begin);
+  const uint64_t begin = page_of(address), end = page_from(address + bytes);
   {
     Reservations& all = reservations();
     std::lock_guard lock(all.mutex);
@@ -107,8 +103,7 @@ bool reserve_addresses(uint64_t address, size_t bytes) {
 }
 
 void release_reserved(uint64_t address, size_t bytes) {
-  const uint64_t begin = address & ~(kPage - 1);
-  const uint64_t end = begin + whole_pages(address + bytes - begin);
+  const uint64_t begin = page_of(address), end = page_from(address + bytes);
   Reservations& all = reservations();
   // Unmapped under the lock: another thread may want the same pages again.
   std::lock_guard lock(all.mutex);
@@ -117,7 +112,7 @@ void release_reserved(uint64_t address, size_t bytes) {
 
 void* allocate_host(size_t bytes, int descriptor) {
   const int kind = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  const uint64_t length = whole_pages(bytes);
+  const uint64_t length = page_from(bytes);
   if (length < bytes) return nullptr;
   if (length < kWindowBytes) {
     HostWindow& window = host_window();
@@ -138,7 +133,7 @@ void* allocate_host(size_t bytes, int descriptor) {
 }
 
 void free_host(void* memory, size_t bytes) {
-  const uint64_t length = whole_pages(bytes);
+  const uint64_t length = page_from(bytes);
   ::munmap(memory, length);
   HostWindow& window = host_window();
   std::lock_guard lock(window.mutex);

@@ -16,11 +16,11 @@
 
 #include "common/base/check.h"
 #include "common/base/descriptors.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 // How often a thread asks for accesses that cannot poll any more.
 constexpr auto kLookAtClosed = std::chrono::milliseconds(5);
 
@@ -51,8 +51,6 @@ uint64_t features_of(UserFaults::Kind kind) {
   return 0;
 }
 
-uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
-
 struct uffdio_register registration(uint64_t address, uint64_t bytes, UserFaults::Kind kind) {
   struct uffdio_register range = {};
   range.range = {address, bytes};
@@ -67,20 +65,20 @@ struct uffdio_register registration(uint64_t address, uint64_t bytes, UserFaults
 // Whether pages can be opened for reading alone is no feature that can be asked for.
 Status try_read_only(int faults) {
   void* const page =
-      ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return system_error("mmap", errno);
   const auto address = reinterpret_cast<uint64_t>(page);
   Status status;
-  struct uffdio_register range = registration(address, kPage, UserFaults::Kind::kWrites);
+  struct uffdio_register range = registration(address, kPageBytes, UserFaults::Kind::kWrites);
   if (::ioctl(faults, UFFDIO_REGISTER, &range) != 0)
     status = system_error("userfaultfd of writes to memory files", errno);
   struct uffdio_continue pages = {};
-  pages.range = {address, kPage};
+  pages.range = {address, kPageBytes};
   pages.mode = kReadOnly;
   // The page has no memory: EFAULT.
   if (status.ok() && ::ioctl(faults, UFFDIO_CONTINUE, &pages) != 0 && errno == EINVAL)
     status = system_error("userfaultfd of writes (Linux 6.4)", errno);
-  ::munmap(page, kPage);
+  ::munmap(page, kPageBytes);
   return status;
 }
 
@@ -200,12 +198,12 @@ std::span<const UserFaults::Access> UserFaults::take(Accesses& found) {
 }
 
 bool UserFaults::watch(uint64_t address, size_t bytes) const {
-  struct uffdio_register range = registration(address, whole_pages(bytes), kind_);
+  struct uffdio_register range = registration(address, page_from(bytes), kind_);
   return control(UFFDIO_REGISTER, &range) == 0;
 }
 
 void UserFaults::unwatch(uint64_t address, size_t bytes) const {
-  struct uffdio_range range = {address, whole_pages(bytes)};
+  struct uffdio_range range = {address, page_from(bytes)};
   (void)control(UFFDIO_UNREGISTER, &range);
   retry(address, bytes);
 }
@@ -214,15 +212,15 @@ void UserFaults::close(uint64_t address, size_t bytes) {
   // The memory stays in its file; the next access to each page faults.
   auto* const pages = reinterpret_cast<void*>(address);
   // ENOMEM: the application has unmapped some of it; the rest is closed.
-  if (::madvise(pages, whole_pages(bytes), MADV_DONTNEED) == 0 || errno == ENOMEM) return;
+  if (::madvise(pages, page_from(bytes), MADV_DONTNEED) == 0 || errno == ENOMEM) return;
   // The application may have locked it (mlockall).
-  ::munlock(pages, whole_pages(bytes));
+  ::munlock(pages, page_from(bytes));
   // What stays accessible would be read when it is old.
-  FARGPU_CHECK(::madvise(pages, whole_pages(bytes), MADV_DONTNEED) == 0);
+  FARGPU_CHECK(::madvise(pages, page_from(bytes), MADV_DONTNEED) == 0);
 }
 
 void UserFaults::open(uint64_t address, size_t bytes) const {
-  const uint64_t end = address + whole_pages(bytes);
+  const uint64_t end = address + page_from(bytes);
   for (uint64_t at = address; at < end;) {
     struct uffdio_continue pages = {};
     pages.range = {at, end - at};
@@ -231,7 +229,7 @@ void UserFaults::open(uint64_t address, size_t bytes) const {
       at += static_cast<uint64_t>(pages.mapped);
     } else if (errno == EEXIST || errno == EFAULT) {
       // Open already, and no thread is woken; or without memory, which is made on access.
-      at += kPage;
+      at += kPageBytes;
     } else if (errno != EAGAIN) {
       break;
     }
@@ -240,7 +238,7 @@ void UserFaults::open(uint64_t address, size_t bytes) const {
 }
 
 bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byte* local) const {
-  const uint64_t end = address + whole_pages(bytes);
+  const uint64_t end = address + page_from(bytes);
   bool was_open = false, is_populated = false;
   for (uint64_t at = address; at < end;) {
     struct uffdio_continue pages = {};
@@ -251,7 +249,7 @@ bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byt
       at += static_cast<uint64_t>(pages.mapped);
     } else if (errno == EEXIST) {
       was_open = true;
-      at += kPage;
+      at += kPageBytes;
     } else if (errno == EFAULT && !std::exchange(is_populated, true)) {
       if (::madvise(local + (at - address), end - at, MADV_POPULATE_WRITE) != 0) return false;
     } else if (errno != EAGAIN) {
@@ -266,12 +264,12 @@ bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byt
 
 bool UserFaults::let_write(uint64_t address, size_t bytes) const {
   struct uffdio_writeprotect range = {};
-  range.range = {address, whole_pages(bytes)};
+  range.range = {address, page_from(bytes)};
   return control(UFFDIO_WRITEPROTECT, &range) == 0;
 }
 
 void UserFaults::retry(uint64_t address, size_t bytes) const {
-  struct uffdio_range range = {address, whole_pages(bytes)};
+  struct uffdio_range range = {address, page_from(bytes)};
   (void)control(UFFDIO_WAKE, &range);
 }
 
@@ -295,19 +293,19 @@ int UserFaults::copy_page(uint64_t to, uint64_t from) const {
   struct uffdio_copy page = {};
   page.dst = to;
   page.src = from;
-  page.len = kPage;
+  page.len = kPageBytes;
   return control(UFFDIO_COPY, &page);
 }
 
 int UserFaults::zero_page(uint64_t address) const {
   struct uffdio_zeropage page = {};
-  page.range = {address, kPage};
+  page.range = {address, kPageBytes};
   return control(UFFDIO_ZEROPAGE, &page);
 }
 
 bool UserFaults::is_watched(uint64_t page) const {
   struct uffdio_writeprotect nothing = {};
-  nothing.range = {page, kPage};
+  nothing.range = {page, kPageBytes};
   nothing.mode = UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
   int result = control(UFFDIO_WRITEPROTECT, &nothing);
   for (int i = 0; result != 0 && errno == EAGAIN && i < 100; ++i) {

@@ -15,6 +15,7 @@
 #include "client/transfer/copy.h"
 #include "client/transfer/submission.h"
 #include "common/base/log.h"
+#include "common/host/memory_page.h"
 #include "common/host/thread.h"
 #include "common/rpc/handle_kind.h"
 #include "generated/client/wire/memory.h"
@@ -210,13 +211,12 @@ CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
 
 // An access that waits in the system.
 void serve(Session& session, uint64_t address, bool is_write, uint64_t heard) {
-  constexpr uint64_t kPage = ManagedMemory::kPage;
   switch (session.managed.touch(address, is_write, heard)) {
     case ManagedMemory::Touched::kServed:
       return;
     case ManagedMemory::Touched::kUnknown:
       // It has ended meanwhile; now it faults.
-      return session.managed_state->user_faults.retry(address / kPage * kPage, kPage);
+      return session.managed_state->user_faults.retry(page_of(address), kPageBytes);
     case ManagedMemory::Touched::kNeedsService:
       return session.managed_state->faults.post(address, is_write, heard);
   }
@@ -263,11 +263,6 @@ void give_back(Session& session, uint16_t context, uint64_t address, uint64_t by
   unmap_in_worker(session, context, *chunk);
 }
 
-uint64_t whole_pages(uint64_t bytes) {
-  constexpr uint64_t kPage = ManagedMemory::kPage;
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
 }  // namespace
 
 CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attachment attachment,
@@ -276,7 +271,7 @@ CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attac
   const uint64_t chunk_bytes = Arenas::chunk_bytes(bytes);
   if (chunk_bytes == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   start(session);
-  const uint64_t pages = whole_pages(bytes);
+  const uint64_t pages = page_from(bytes);
   auto taken = session.managed_state->arenas.take(context.device, pages);
   if (!taken) {
     std::optional<LocalChunk> chunk;
@@ -318,7 +313,7 @@ CUresult free_managed(Session& session, uint64_t address) {
   const uint16_t context = region->context->wire_id;
   const CUresult result = await_context(session, context);
   session.managed.remove(address);
-  give_back(session, context, address, whole_pages(region->bytes));
+  give_back(session, context, address, page_from(region->bytes));
   return result;
 }
 

@@ -28,8 +28,6 @@ constexpr size_t kFlushBytes = 32 << 10;  // this much unflushed goes out at onc
 constexpr size_t kLongBulk = 256 << 10;
 constexpr auto kLongestPass = std::chrono::microseconds(1000);
 
-size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
-
 size_t total(std::span<const Bytes> pieces) {
   size_t bytes = 0;
   for (const Bytes& piece : pieces) bytes += piece.size();
@@ -166,7 +164,7 @@ struct Channel::Call::State {
 
 Channel::Call::State::State(Channel& channel, uint16_t opcode, uint16_t context,
                             size_t body_bytes_bound)
-    : impl(*channel.impl_), body_bound(round_up_8(body_bytes_bound)) {
+    : impl(*channel.impl_), body_bound(wire::whole_words(body_bytes_bound)) {
   header.opcode = opcode;
   header.context = context;
   if (channel.lost()) {

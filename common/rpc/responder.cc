@@ -7,8 +7,6 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 
-size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
-
 wire::FrameHeader reply_header(const wire::FrameHeader& request) {
   wire::FrameHeader header;
   header.opcode = request.opcode;
@@ -55,7 +53,7 @@ Responder::Frame::Frame(Responder& responder, uint16_t notice_opcode, size_t bod
 }
 
 void Responder::Frame::reserve(size_t body_bytes_bound) {
-  body_bound_ = round_up_8(body_bytes_bound);
+  body_bound_ = wire::whole_words(body_bytes_bound);
   auto slot = responder_.transport_.reserve(kHeaderBytes + body_bound_, transport::kNoDeadline);
   if (slot.ok()) {
     slot_ = *slot;

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <span>
 
+#include "common/host/memory_page.h"
+
 namespace fargpu::transport {
 
 inline constexpr size_t kMaxConnections = 16;
@@ -28,9 +30,8 @@ inline Share share_of(uint64_t bulk_bytes, size_t connections, size_t index) {
   if (connections == 1 || bulk_bytes < kLeastSharedBytes) {
     return index == 0 ? Share{0, bulk_bytes} : Share{bulk_bytes, 0};
   }
-  constexpr uint64_t kPage = 4096;
   const uint64_t even = (bulk_bytes + connections - 1) / connections;
-  const uint64_t bytes = (even + kPage - 1) / kPage * kPage;
+  const uint64_t bytes = page_from(even);
   const uint64_t offset = std::min(bytes * index, bulk_bytes);
   return {offset, std::min(bytes, bulk_bytes - offset)};
 }

@@ -15,8 +15,6 @@ constexpr size_t kReadAheadBytes = 256 << 10;  // one read takes many small fram
 constexpr size_t kCheapMoveBytes = 4 << 10;
 constexpr std::align_val_t kAlignment{64};
 
-size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
-
 std::byte* allocate(size_t bytes) {
   return static_cast<std::byte*>(::operator new[](bytes, kAlignment));
 }
@@ -30,7 +28,7 @@ void FrameAssembler::FreeBytes::operator()(std::byte* bytes) const {
 FrameAssembler::FrameAssembler(const wire::FrameLimits& limits, size_t connections)
     : limits_(limits),
       connections_(connections),
-      capacity_(round_up_8(kHeaderBytes + limits.max_body_bytes) + kReadAheadBytes),
+      capacity_(wire::whole_words(kHeaderBytes + limits.max_body_bytes) + kReadAheadBytes),
       buffer_(allocate(capacity_)) {}
 
 // Moves the unparsed rest to the front when that is cheap (which also aligns it) or when the frame
@@ -103,7 +101,7 @@ void FrameAssembler::begin_bulk(std::span<std::byte> bulk) {
 
 std::span<const std::byte> FrameAssembler::aligned_body(const std::byte* body, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(body) % 8 == 0 || bytes == 0) return {body, bytes};
-  if (!scratch_) scratch_.reset(allocate(round_up_8(limits_.max_body_bytes)));
+  if (!scratch_) scratch_.reset(allocate(wire::whole_words(limits_.max_body_bytes)));
   std::memcpy(scratch_.get(), body, bytes);
   return {scratch_.get(), bytes};
 }
@@ -149,9 +147,10 @@ Result<bool> FrameAssembler::take_bulk(FrameHandler& handler) {
       body_.data() == nullptr || body_.empty()
           ? false
           : body_.data() >= buffer_.get() && body_.data() < buffer_.get() + capacity_;
-  begin_ = end_ = body_in_buffer
-                      ? round_up_8(static_cast<size_t>(body_.data() - buffer_.get()) + body_.size())
-                      : 0;
+  begin_ = end_ =
+      body_in_buffer
+          ? wire::whole_words(static_cast<size_t>(body_.data() - buffer_.get()) + body_.size())
+          : 0;
   return false;
 }
 

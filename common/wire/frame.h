@@ -45,6 +45,9 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
+// The 8-byte words that so many bytes take, in bytes.
+constexpr size_t whole_words(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
+
 // Limits of received frames. The server's come from its configuration; both ends learn the other's
 // in the hello.
 struct FrameLimits {

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "common/base/log.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::server {
 namespace {
@@ -71,9 +72,8 @@ std::vector<std::byte> OutputCapture::take(size_t limit) {
   taken_ += got > 0 ? static_cast<uint64_t>(got) : 0;
   // The pages that were taken go back; cutting the file instead could lose what is being written
   // meanwhile.
-  constexpr uint64_t kPage = 4096;
   ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-              static_cast<off_t>(taken_ / kPage * kPage));
+              static_cast<off_t>(page_of(taken_)));
   return bytes;
 }
 

@@ -10,12 +10,12 @@
 #include "common/base/env.h"
 #include "common/base/fd.h"
 #include "common/base/log.h"
+#include "common/host/memory_page.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 // After so many failures in a row without a success in between, nothing is tried any more.
 constexpr unsigned kEnough = 8;
 
@@ -73,8 +73,8 @@ Result<DirectMemory::Registration> DirectMemory::by_dmabuf(int device, CUdevicep
     return Status(StatusCode::kUnsupported, "the driver exports no dma-buf of this GPU's memory");
   // A dma-buf has whole pages. Bytes beyond the range belong to this session, and the key is given
   // to nobody.
-  const CUdeviceptr first = begin / kPage * kPage;
-  const uint64_t whole = (begin + bytes + kPage - 1) / kPage * kPage - first;
+  const CUdeviceptr first = page_of(begin);
+  const uint64_t whole = page_from(begin + bytes) - first;
   int descriptor = -1;
   const CUresult result =
       export_range(&descriptor, first, whole, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);

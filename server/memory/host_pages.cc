@@ -10,13 +10,13 @@
 #include <new>
 
 #include "common/host/map_exactly.h"
+#include "common/host/memory_page.h"
 #include "common/pages/word_runs.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 // A worker with a sanitizer has the addresses that the heap of a client with one has. It cannot say
 // at a registration that device code will never use it: tests would not get any memory.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -27,18 +27,14 @@ constexpr CUresult kOccupied = CUDA_ERROR_ALREADY_MAPPED;
 constexpr uint64_t kAddressEnd = uint64_t{1} << 47;  // user addresses on x86-64
 
 std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
-uint64_t page_of(uint64_t address) { return address / kPage * kPage; }
-uint64_t pages_end(uint64_t address, uint64_t bytes) {
-  return page_of(address + bytes + kPage - 1);
-}
 
 bool is_range(uint64_t address, uint64_t bytes) {
-  return page_of(address) != 0 && bytes != 0 && bytes <= kAddressEnd - kPage &&
-         address <= kAddressEnd - kPage - bytes;
+  return page_of(address) != 0 && bytes != 0 && bytes <= kAddressEnd - kPageBytes &&
+         address <= kAddressEnd - kPageBytes - bytes;
 }
 
 uint64_t pages_of(uint64_t address, uint64_t bytes) {
-  return pages_end(address, bytes) - page_of(address);
+  return page_from(address + bytes) - page_of(address);
 }
 
 // Whether one of the ranges, which do not overlap, has any of these bytes.
@@ -66,7 +62,7 @@ bool HostPages::overlaps(uint64_t address, uint64_t bytes) const {
 
 template <typename Visit>
 CUresult HostPages::each_block(uint64_t address, uint64_t bytes, Visit&& visit) {
-  const uint64_t end = pages_end(address, bytes);
+  const uint64_t end = page_from(address + bytes);
   auto block = blocks_.upper_bound(page_of(address));
   if (block != blocks_.begin()) --block;
   while (block != blocks_.end() && block->first < end) {
@@ -78,7 +74,7 @@ CUresult HostPages::each_block(uint64_t address, uint64_t bytes, Visit&& visit) 
 }
 
 CUresult HostPages::take_pages(uint64_t address, uint64_t bytes) {
-  const uint64_t end = pages_end(address, bytes);
+  const uint64_t end = page_from(address + bytes);
   const auto take = [this](uint64_t from, uint64_t to) {
     if (from >= to) return CUDA_SUCCESS;
     if (!map_exactly(pointer(from), to - from, PROT_NONE,

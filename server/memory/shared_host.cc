@@ -12,13 +12,13 @@
 
 #include "common/base/fd.h"
 #include "common/host/map_exactly.h"
+#include "common/host/memory_page.h"
 #include "common/transport/descriptor_passing.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kAddressEnd = uint64_t{1} << 47;  // user addresses on x86-64
 
 // Only memory files have seals, so this also checks the kind of file.
@@ -46,7 +46,7 @@ SharedHost::Mapping::~Mapping() {
 uint64_t SharedHost::usual_limit() {
   constexpr uint64_t kAtLeast = uint64_t{16} << 30;
   const long pages = ::sysconf(_SC_PHYS_PAGES);
-  return std::max(kAtLeast, pages > 0 ? static_cast<uint64_t>(pages) * kPage / 2 : 0);
+  return std::max(kAtLeast, pages > 0 ? static_cast<uint64_t>(pages) * kPageBytes / 2 : 0);
 }
 
 SharedHost::~SharedHost() {
@@ -58,7 +58,7 @@ CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number,
   if (passing == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const Result<Fd> descriptor = passing->take(number);
   if (!descriptor.ok()) return CUDA_ERROR_INVALID_HANDLE;
-  if (address == 0 || address % kPage != 0 || bytes == 0 || bytes % kPage != 0)
+  if (address == 0 || address % kPageBytes != 0 || bytes == 0 || bytes % kPageBytes != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (bytes > kAddressEnd || address > kAddressEnd - bytes) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t total = total_bytes();

@@ -3,13 +3,13 @@
 #include <cstring>
 #include <utility>
 
+#include "common/host/memory_page.h"
 #include "generated/server/driver_table.h"
 #include "server/stream/stream_holds.h"
 
 namespace fargpu::server {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kWordSpacing = 64;  // each in a cache line of its own
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
@@ -35,7 +35,8 @@ void GateWord::open() {
 
 CUresult GateWords::add_page(OfContext& context) {
   void* memory = nullptr;
-  if (const CUresult result = driver_.cuMemHostAlloc(&memory, kPage, CU_MEMHOSTALLOC_DEVICEMAP);
+  if (const CUresult result =
+          driver_.cuMemHostAlloc(&memory, kPageBytes, CU_MEMHOSTALLOC_DEVICEMAP);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -47,9 +48,9 @@ CUresult GateWords::add_page(OfContext& context) {
   }
   CUdevice gpu = StreamHolds::kEveryDevice;
   if (driver_.cuCtxGetDevice != nullptr) driver_.cuCtxGetDevice(&gpu);
-  std::memset(memory, 0, kPage);
+  std::memset(memory, 0, kPageBytes);
   context.pages.push_back(memory);
-  for (size_t at = 0; at < kPage; at += kWordSpacing) {
+  for (size_t at = 0; at < kPageBytes; at += kWordSpacing) {
     auto* const word = new (static_cast<std::byte*>(memory) + at) std::atomic<uint32_t>(0);
     context.words.push_back(std::make_unique<GateWord>(word, device + at, holds_, gpu));
     context.unused.push_back(context.words.back().get());

@@ -11,6 +11,7 @@
 #include "client/managed/fault_service.h"
 #include "client/managed/managed_variables.h"
 #include "common/host/map_exactly.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
@@ -138,7 +139,6 @@ TEST_P(ManagedMemoryTest, ExtentsThatWereOnlyReadAreNotSent) {
 // Pages that nothing lies in, and that nobody takes meanwhile.
 class ManagedVariablesTest : public ManagedMemoryTest {
  protected:
-  static constexpr uint64_t kPage = ManagedMemory::kPage;
   void SetUp() override {
     ManagedMemoryTest::SetUp();
     const auto chunk = LocalChunk::make(LocalChunk::kGranule);
@@ -146,9 +146,9 @@ class ManagedVariablesTest : public ManagedMemoryTest {
     pages_ = chunk->address();
   }
   bool is_free(uint64_t page) {
-    void* const at = reinterpret_cast<void*>(pages_ + page * kPage);
-    const bool free = map_exactly(at, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (free) ::munmap(at, kPage);
+    void* const at = reinterpret_cast<void*>(pages_ + page * kPageBytes);
+    const bool free = map_exactly(at, kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (free) ::munmap(at, kPageBytes);
     return free;
   }
   ManagedVariables::Variable variable(uint64_t offset, uint64_t bytes, uint64_t owner) {
@@ -167,9 +167,9 @@ TEST_P(ManagedVariablesTest, SharePagesAndEndOneByOne) {
   EXPECT_EQ(variables_.add(variable(0, 16, 1)), CUDA_SUCCESS);
   EXPECT_EQ(variables_.add(variable(64, 4, 2)), CUDA_SUCCESS);
   EXPECT_EQ(variables_.add(variable(64, 4, 2)), CUDA_SUCCESS);  // known
-  EXPECT_EQ(variables_.add(variable(4 * kPage + 8, 8, 3)), CUDA_SUCCESS);
+  EXPECT_EQ(variables_.add(variable(4 * kPageBytes + 8, 8, 3)), CUDA_SUCCESS);
   // From the first page, over free ones, into the last one.
-  EXPECT_EQ(variables_.add(variable(4000, 4 * kPage, 4)), CUDA_SUCCESS);
+  EXPECT_EQ(variables_.add(variable(4000, 4 * kPageBytes, 4)), CUDA_SUCCESS);
   for (uint64_t page = 0; page < 5; ++page) EXPECT_FALSE(is_free(page)) << page;
   EXPECT_TRUE(is_free(5));
   end(1);
@@ -185,16 +185,16 @@ TEST_P(ManagedVariablesTest, SharePagesAndEndOneByOne) {
 }
 
 TEST_P(ManagedVariablesTest, AreRefusedWhereSomethingLies) {
-  void* const taken = reinterpret_cast<void*>(pages_ + 2 * kPage);
-  ASSERT_TRUE(map_exactly(taken, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  void* const taken = reinterpret_cast<void*>(pages_ + 2 * kPageBytes);
+  ASSERT_TRUE(map_exactly(taken, kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   EXPECT_EQ(variables_.add(variable(100, 16, 1)), CUDA_SUCCESS);
-  EXPECT_EQ(variables_.add(variable(200, 3 * kPage, 2)), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(variables_.add(variable(200, 3 * kPageBytes, 2)), CUDA_ERROR_NOT_SUPPORTED);
   // Nothing of it is left; the other one is.
   EXPECT_TRUE(is_free(1));
   EXPECT_FALSE(is_free(0));
   end(1);
   EXPECT_TRUE(is_free(0));
-  ::munmap(taken, kPage);
+  ::munmap(taken, kPageBytes);
 }
 
 TEST_P(ManagedMemoryTest, SystemCallsMayUseFreshMemory) {

@@ -3,14 +3,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/host/memory_page.h"
+
 namespace fargpu::bench {
 
 namespace {
 
-constexpr size_t kPage = 4096;
-
 char* pageable_memory(size_t bytes) {
-  void* const memory = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  void* const memory = std::aligned_alloc(kPageBytes, page_from(bytes));
   if (memory == nullptr) throw Failed("no memory left on this host");
   std::memset(memory, 1, bytes);
   return static_cast<char*>(memory);

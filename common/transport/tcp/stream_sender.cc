@@ -20,14 +20,12 @@ constexpr size_t kBufferBytes = 256 << 10;
 // pieces.
 constexpr size_t kCopiedBulkBytes = 8 << 10;
 
-size_t round_up_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
-
 }  // namespace
 
 StreamSender::StreamSender(std::vector<int> descriptors, size_t max_slot_bytes,
                            Clock::duration stall_timeout)
     : descriptors_(std::move(descriptors)),
-      capacity_(std::max(round_up_8(max_slot_bytes), kBufferBytes)),
+      capacity_(std::max(wire::whole_words(max_slot_bytes), kBufferBytes)),
       stall_timeout_(stall_timeout) {
   for (Pending& pending : both_)
     pending.buffer = std::make_unique_for_overwrite<std::byte[]>(capacity_);
@@ -73,7 +71,7 @@ Status StreamSender::commit(size_t bytes, std::span<const Bytes> bulk, Deadline 
     if (!piece.empty()) std::memcpy(pending_->buffer.get() + used, piece.data(), piece.size());
     used += piece.size();
   }
-  used = std::min(round_up_8(used), capacity_);
+  used = std::min(wire::whole_words(used), capacity_);
   return Status();
 }
 
@@ -89,7 +87,7 @@ bool StreamSender::try_post(const wire::FrameHeader& header, Bytes body) {
   std::memcpy(place, &header, sizeof header);
   if (!body.empty()) std::memcpy(place + sizeof header, body.data(), body.size());
   pending_->append(used, frame_bytes);
-  used = std::min(used + round_up_8(frame_bytes), capacity_);
+  used = std::min(used + wire::whole_words(frame_bytes), capacity_);
   return true;
 }
 
