@@ -7,8 +7,8 @@
 #include <mutex>
 #include <new>
 
+#include "client/call/report_call_sites.h"
 #include "client/call/report_counts.h"
-#include "client/call/report_places.h"
 #include "client/call/report_text.h"
 #include "common/rpc/link_times.h"
 
@@ -63,7 +63,7 @@ void forget_after_fork() {
   mine = nullptr;
   rpc::link_times::forget_after_fork();
   bytes_before = {};
-  places::forget_after_fork();
+  call_sites::forget_after_fork();
   begin_anew();
 }
 
@@ -78,7 +78,7 @@ void start_if_asked() {
     add_up(*sum);
     print(*sum);
   });
-  places::start_if_asked();
+  call_sites::start_if_asked();
   rpc::counting_calls.store(true, std::memory_order_relaxed);
   is_on.store(true, std::memory_order_relaxed);
 }
@@ -105,8 +105,9 @@ void count_call(uint16_t opcode, const rpc::ThreadCalls& before, uint64_t nanose
   of.bytes_sent.add(more.sent);
   of.bytes_received.add(more.received);
   bytes_before = bytes;
-  if (waited && places::enabled())
-    places::count(place_of(opcode), {1, nanoseconds, more.round_trips, more.sent, more.received});
+  if (waited && call_sites::enabled())
+    call_sites::count(place_of(opcode),
+                      {1, nanoseconds, more.round_trips, more.sent, more.received});
   if (result == CUDA_ERROR_NOT_SUPPORTED) of.not_supported.add(1);
 }
 

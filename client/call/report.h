@@ -2,7 +2,7 @@
 // prints it on stderr, FARGPU_REPORT=/a/path appends it to a file, as a line of JSON
 // (report_json.h) where the path ends in .json. A process that made no call
 // prints nothing, nor does one that ends by a signal or _exit(). A forked child counts anew.
-// FARGPU_REPORT_WHERE=1 adds where in the program calls waited (report_places.h).
+// FARGPU_REPORT_WHERE=1 adds where in the program calls waited (report_call_sites.h).
 //
 // Off: a relaxed load for each copy, image, wait, and frame without a reply; entries ask nothing
 // that they would not ask for the trace (trace.h). On: relaxed counters of the thread. Any thread.

@@ -59,14 +59,14 @@ std::string rates(const rpc::LinkTimes& link) {
   return out;
 }
 
-std::string places_of(const places::Found* found) {
+std::string call_sites_of(const call_sites::Found* found) {
   if (found == nullptr) return {};
   std::string out;
-  for (const Places::Entry& of : found->places) {
+  for (const CallSites::Entry& of : found->sites) {
     fmt::format_to(std::back_inserter(out),
                    R"({}{{"function":"{}","place":{},"library":{},"waited":{},"waited_ns":{},)"
                    R"("round_trips":{},"bytes_sent":{},"bytes_received":{}}})",
-                   out.empty() ? "" : ",", name_of(of.function), quoted(of.place),
+                   out.empty() ? "" : ",", name_of(of.function), quoted(of.site),
                    quoted(of.library), of.counts.waited, of.counts.nanoseconds,
                    of.counts.round_trips, of.counts.bytes_sent, of.counts.bytes_received);
   }
@@ -76,7 +76,7 @@ std::string places_of(const places::Found* found) {
 }  // namespace
 
 std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutProcess& process,
-                 const places::Found* places) {
+                 const call_sites::Found* sites) {
   const std::string of_functions = functions(counts.functions);
   if (of_functions.empty()) return {};
   return fmt::format(
@@ -87,8 +87,8 @@ std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutPr
       "\n",
       quoted(process.name), process.id, process.begin_ns, process.nanoseconds, of_functions,
       copies(counts), counts.images_sent.get(), counts.image_bytes.get(),
-      counts.image_bytes_sent.get(), counts.images_found.get(), places_of(places), link.round_trips,
-      link.in_a_row, link.most_of_a_thread, rates(link));
+      counts.image_bytes_sent.get(), counts.images_found.get(), call_sites_of(sites),
+      link.round_trips, link.in_a_row, link.most_of_a_thread, rates(link));
 }
 
 }  // namespace fargpu::client::report

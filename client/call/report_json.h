@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "client/call/report_call_sites.h"
 #include "client/call/report_counts.h"
-#include "client/call/report_places.h"
 #include "common/rpc/link_estimate.h"
 
 namespace fargpu::client::report {
@@ -16,9 +16,9 @@ struct AboutProcess {
   int64_t begin_ns, nanoseconds;  // steady clock
 };
 
-// One object on one line, with the line's end. Empty without any call. `places`: null where they
+// One object on one line, with the line's end. Empty without any call. `sites`: null where they
 // were not asked for.
 std::string json(const Counts& counts, const rpc::LinkTimes& link, const AboutProcess& process,
-                 const places::Found* places);
+                 const call_sites::Found* sites);
 
 }  // namespace fargpu::client::report

@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostNames = 6, kMostPlaces = 10;
+constexpr size_t kMostNames = 6, kMostCallSites = 10;
 // Written before anything is counted, then only in forked children.
 Clock::time_point began;
 const char* since_what = "its first call";
@@ -159,17 +159,17 @@ std::string text(const Counts& counts, const std::string& process, double second
   return out;
 }
 
-std::string text(const places::Found& found) {
+std::string text(const call_sites::Found& found) {
   std::string out;
-  for (size_t i = 0; i < found.places.size() && i < kMostPlaces; ++i) {
-    const Places::Entry& of = found.places[i];
+  for (size_t i = 0; i < found.sites.size() && i < kMostCallSites; ++i) {
+    const CallSites::Entry& of = found.sites[i];
     append_line(out, i == 0 ? "waited at" : "",
-                fmt::format("{} ({} {}, {:.3f} s{}{})", of.place, name_of(of.function),
+                fmt::format("{} ({} {}, {:.3f} s{}{})", of.site, name_of(of.function),
                             of.counts.waited, static_cast<double>(of.counts.nanoseconds) / 1e9,
                             of.library.empty() ? "" : ", by ", of.library));
   }
-  if (found.places.size() > kMostPlaces)
-    append_line(out, "", fmt::format("and {} more", found.places.size() - kMostPlaces));
+  if (found.sites.size() > kMostCallSites)
+    append_line(out, "", fmt::format("and {} more", found.sites.size() - kMostCallSites));
   return out;
 }
 
@@ -179,13 +179,13 @@ bool is_json_wanted() { return path != nullptr && std::string_view(path).ends_wi
 
 std::string lines_of(const Counts& counts) {
   const Clock::duration age = Clock::now() - began;
-  const bool has_places = places::enabled();
-  const places::Found found = has_places ? places::so_far() : places::Found{};
+  const bool has_call_sites = call_sites::enabled();
+  const call_sites::Found found = has_call_sites ? call_sites::so_far() : call_sites::Found{};
   if (is_json_wanted())
     return json(
         counts, rpc::link_times::so_far(),
         {program_invocation_short_name, ::getpid(), began.time_since_epoch().count(), age.count()},
-        has_places ? &found : nullptr);
+        has_call_sites ? &found : nullptr);
   const std::string process =
       fmt::format("{} (process {})", program_invocation_short_name, ::getpid());
   const std::string lines =

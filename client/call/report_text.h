@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "client/call/report_call_sites.h"
 #include "client/call/report_counts.h"
-#include "client/call/report_places.h"
 
 namespace fargpu::client::report {
 
@@ -24,7 +24,7 @@ const char* name_of_route(size_t route);
 // Each line begins with "fargpu: ". Empty without any call. `since`: what the seconds begin with.
 std::string text(const Counts& counts, const std::string& process, double seconds,
                  const char* since);
-// The same: a line for each of the places that waited longest.
-std::string text(const places::Found& found);
+// The same: a line for each of the call sites that waited longest.
+std::string text(const call_sites::Found& found);
 
 }  // namespace fargpu::client::report

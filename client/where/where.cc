@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/where/native_place.h"
+#include "client/where/native_call_site.h"
 #include "client/where/python_dump.h"
 #include "client/where/python_frames.h"
 
@@ -13,17 +13,17 @@ namespace {
 constexpr const char* kNotKnown = " (line of Python not known)";
 
 // The innermost frame of the program's own; where there is none, the innermost.
-Place place_of(const std::vector<Frame>& frames) {
+CallSite call_site_of(const std::vector<Frame>& frames) {
   const Frame* own = &frames.front();
   for (const Frame& frame : frames) {
     if (is_library(frame.file)) continue;
     own = &frame;
     break;
   }
-  Place place;
-  place.text = is_library(own->file) ? to_text_of_library(*own) : to_text(*own);
-  if (own != &frames.front()) place.library = to_text_of_library(frames.front());
-  return place;
+  CallSite site;
+  site.text = is_library(own->file) ? to_text_of_library(*own) : to_text(*own);
+  if (own != &frames.front()) site.library = to_text_of_library(frames.front());
+  return site;
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ void start() {
   if (const PythonApi* const api = python_api(); api != nullptr && api->runs()) ask_for_dumps(*api);
 }
 
-Place here() {
+CallSite here() {
   const PythonApi* const api = python_api();
   const bool in_python = api != nullptr && api->runs() && api->of_this_thread() != nullptr;
   std::optional<std::vector<Frame>> frames;
@@ -41,13 +41,13 @@ Place here() {
     ask_for_dumps(*api);
     if (api->held()) frames = frames_with_gil(*api);
     if (!frames) frames = dumped_frames();
-    if (frames && !frames->empty()) return place_of(*frames);
+    if (frames && !frames->empty()) return call_site_of(*frames);
   }
-  Place place;
-  place.text = native_place();
-  if (place.text.empty()) place.text = "a place that its stack does not tell";
-  if (in_python && !frames) place.text += kNotKnown;
-  return place;
+  CallSite site;
+  site.text = native_call_site();
+  if (site.text.empty()) site.text = "a place that its stack does not tell";
+  if (in_python && !frames) site.text += kNotKnown;
+  return site;
 }
 
 void forget_after_fork() {

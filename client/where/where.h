@@ -9,7 +9,7 @@
 
 namespace fargpu::client::where {
 
-struct Place {
+struct CallSite {
   // "train.py:88 in step" of Python, "app: step(float)" or "app+0x12ab" of native code.
   std::string text;
   // The innermost line of Python, where that is a library's: "torch/_tensor.py:12 in item".
@@ -18,7 +18,7 @@ struct Place {
 
 // Once, before the first look.
 void start();
-Place here();
+CallSite here();
 // In a forked child, whose other threads do not exist.
 void forget_after_fork();
 

@@ -8,19 +8,19 @@
 #include <filesystem>
 #include <fstream>
 
+#include "client/call/report_call_sites.h"
 #include "client/call/report_counts.h"
 #include "client/call/report_json.h"
-#include "client/call/report_places.h"
 #include "client/call/report_text.h"
 #include "client/where/modules.h"
-#include "client/where/native_place.h"
+#include "client/where/native_call_site.h"
 #include "client/where/symbols.h"
 #include "client/where/traceback.h"
 
 namespace fargpu::client {
 namespace {
 
-using report::Places;
+using report::CallSites;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -64,16 +64,16 @@ TEST(Traceback, TellsLibrariesByTheirPaths) {
   EXPECT_EQ(of("/a/lib/python3.py"), "own");
 }
 
-__attribute__((noinline)) std::string place_of_a_function() {
-  std::string place = where::native_place();
+__attribute__((noinline)) std::string site_of_a_function() {
+  std::string site = where::native_call_site();
   asm volatile("" ::: "memory");  // no tail call
-  return place;
+  return site;
 }
 
 TEST(Native, TheTestIsPartOfWhatLooks) {
   // This program holds the looking code, too: all of its frames are left out.
   where::begin_native();
-  EXPECT_THAT(place_of_a_function(), Not(HasSubstr("place_of_a_function")));
+  EXPECT_THAT(site_of_a_function(), Not(HasSubstr("site_of_a_function")));
 }
 
 TEST(Modules, AreFoundByTheirPaths) {
@@ -83,17 +83,17 @@ TEST(Modules, AreFoundByTheirPaths) {
 }
 
 TEST(Symbols, NameTheFunctionOfAnAddress) {
-  const auto address = reinterpret_cast<const void*>(&place_of_a_function);
+  const auto address = reinterpret_cast<const void*>(&site_of_a_function);
   const where::Module own = where::module_of(address);
   ASSERT_NE(own.begin, 0U);
   const uint64_t in_file = reinterpret_cast<uintptr_t>(address) - own.base;
-  EXPECT_THAT(where::function_in_file(own.path, in_file + 1), HasSubstr("place_of_a_function("));
+  EXPECT_THAT(where::function_in_file(own.path, in_file + 1), HasSubstr("site_of_a_function("));
   EXPECT_EQ(where::function_in_file(own.path, 1), "");
   EXPECT_EQ(where::module_of(nullptr).begin, 0U);
 }
 
 TEST(Symbols, OfFilesThatAreDamaged) {
-  const where::Module own = where::module_of(reinterpret_cast<const void*>(&place_of_a_function));
+  const where::Module own = where::module_of(reinterpret_cast<const void*>(&site_of_a_function));
   std::ifstream file(own.path, std::ios::binary);
   const std::string whole{std::istreambuf_iterator<char>(file), {}};
   const std::string path =
@@ -113,15 +113,15 @@ TEST(Symbols, OfFilesThatAreDamaged) {
   std::filesystem::remove(path);
 }
 
-TEST(Places, AreAddedUpAndTheLongestComeFirst) {
-  Places places;
-  places.add(1, "a.py:1 in f", "", {1, 10, 1, 0, 4});
-  places.add(1, "b.py:1 in f", "", {1, 100, 1, 0, 4});
-  places.add(1, "a.py:1 in f", "", {1, 20, 2, 8, 4});
-  places.add(2, "a.py:1 in f", "", {1, 5, 1, 0, 0});
-  const auto all = places.sorted();
+TEST(CallSites, AreAddedUpAndTheLongestComeFirst) {
+  CallSites sites;
+  sites.add(1, "a.py:1 in f", "", {1, 10, 1, 0, 4});
+  sites.add(1, "b.py:1 in f", "", {1, 100, 1, 0, 4});
+  sites.add(1, "a.py:1 in f", "", {1, 20, 2, 8, 4});
+  sites.add(2, "a.py:1 in f", "", {1, 5, 1, 0, 0});
+  const auto all = sites.sorted();
   ASSERT_EQ(all.size(), 3U);
-  EXPECT_EQ(all[0].place, "b.py:1 in f");
+  EXPECT_EQ(all[0].site, "b.py:1 in f");
   EXPECT_EQ(all[1].counts.waited, 2U);
   EXPECT_EQ(all[1].counts.nanoseconds, 30U);
   EXPECT_EQ(all[1].counts.round_trips, 3U);
@@ -130,27 +130,27 @@ TEST(Places, AreAddedUpAndTheLongestComeFirst) {
   EXPECT_EQ(all[2].function, 2U);
 }
 
-TEST(Places, BeyondTheFirstAreElsewhere) {
-  Places places;
-  const size_t many = Places::kMost + 100;
-  for (size_t i = 0; i < many; ++i) places.add(1, std::to_string(i), "", {1, 1, 1, 0, 0});
-  places.add(1, "0", "", {1, 1000, 1, 0, 0});
-  places.add(2, "new", "", {7, 0, 0, 0, 0});
-  const auto all = places.sorted();
-  ASSERT_EQ(all.size(), Places::kMost + 2);
-  EXPECT_EQ(all[0].place, "0");
-  EXPECT_EQ(all[1].place, Places::kElsewhere);
+TEST(CallSites, BeyondTheFirstAreElsewhere) {
+  CallSites sites;
+  const size_t many = CallSites::kMost + 100;
+  for (size_t i = 0; i < many; ++i) sites.add(1, std::to_string(i), "", {1, 1, 1, 0, 0});
+  sites.add(1, "0", "", {1, 1000, 1, 0, 0});
+  sites.add(2, "new", "", {7, 0, 0, 0, 0});
+  const auto all = sites.sorted();
+  ASSERT_EQ(all.size(), CallSites::kMost + 2);
+  EXPECT_EQ(all[0].site, "0");
+  EXPECT_EQ(all[1].site, CallSites::kElsewhere);
   EXPECT_EQ(all[1].counts.waited, 100U);
-  EXPECT_EQ(all.back().place, Places::kElsewhere);
+  EXPECT_EQ(all.back().site, CallSites::kElsewhere);
   EXPECT_EQ(all.back().counts.waited, 7U);
 }
 
-TEST(Places, InReports) {
-  Places places;
+TEST(CallSites, InReports) {
+  CallSites sites;
   for (int i = 0; i < 12; ++i)
-    places.add(0, "a\"b:" + std::to_string(i) + " in f", i == 11 ? "lib.py:1 in g" : "",
-               {1, static_cast<uint64_t>(i) * 1'000'000'000, 2, 3, 4});
-  const report::places::Found found{places.sorted(), 77};
+    sites.add(0, "a\"b:" + std::to_string(i) + " in f", i == 11 ? "lib.py:1 in g" : "",
+              {1, static_cast<uint64_t>(i) * 1'000'000'000, 2, 3, 4});
+  const report::call_sites::Found found{sites.sorted(), 77};
   const std::string text = report::text(found);
   EXPECT_THAT(text, StartsWith("fargpu:   waited at       a\"b:11 in f ("));
   EXPECT_THAT(text, HasSubstr(" 1, 11.000 s, by lib.py:1 in g)\n"));
@@ -159,7 +159,7 @@ TEST(Places, InReports) {
 
   report::Counts counts;
   counts.functions[0].waited.add(12);
-  const auto json = [&](const report::places::Found* these) {
+  const auto json = [&](const report::call_sites::Found* these) {
     return report::json(counts, {}, {"app", 1, 2, 3}, these);
   };
   EXPECT_THAT(json(&found), HasSubstr(R"("looking_ns":77,"places":[{"function":")"));

@@ -1,4 +1,4 @@
-#include "client/where/native_place.h"
+#include "client/where/native_call_site.h"
 
 #include <execinfo.h>
 #include <fmt/format.h>
@@ -71,7 +71,7 @@ void begin_native() {
   ::backtrace(none, 1);
 }
 
-std::string native_place() {
+std::string native_call_site() {
   void* stack[kDeepest];
   const int depth = ::backtrace(stack, kDeepest);
   for (int i = 0; i < depth; ++i) {

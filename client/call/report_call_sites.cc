@@ -1,4 +1,4 @@
-#include "client/call/report_places.h"
+#include "client/call/report_call_sites.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,15 +12,15 @@
 
 namespace fargpu::client::report {
 
-void Places::add(size_t function, const std::string& place, const std::string& library,
-                 const OfPlace& more) {
-  Key key{function, place, library};
-  auto found = places_.find(key);
-  if (found == places_.end()) {
-    if (places_.size() >= kMost) key = {function, kElsewhere, {}};
-    found = places_.try_emplace(std::move(key)).first;
+void CallSites::add(size_t function, const std::string& site, const std::string& library,
+                    const OfCallSite& more) {
+  Key key{function, site, library};
+  auto found = sites_.find(key);
+  if (found == sites_.end()) {
+    if (sites_.size() >= kMost) key = {function, kElsewhere, {}};
+    found = sites_.try_emplace(std::move(key)).first;
   }
-  OfPlace& sum = found->second;
+  OfCallSite& sum = found->second;
   sum.waited += more.waited;
   sum.nanoseconds += more.nanoseconds;
   sum.round_trips += more.round_trips;
@@ -28,25 +28,25 @@ void Places::add(size_t function, const std::string& place, const std::string& l
   sum.bytes_received += more.bytes_received;
 }
 
-std::vector<Places::Entry> Places::sorted() const {
+std::vector<CallSites::Entry> CallSites::sorted() const {
   std::vector<Entry> all;
-  for (const auto& [key, counts] : places_)
-    all.push_back({key.function, key.place, key.library, counts});
+  for (const auto& [key, counts] : sites_)
+    all.push_back({key.function, key.site, key.library, counts});
   std::stable_sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) {
     return a.counts.nanoseconds > b.counts.nanoseconds;
   });
   return all;
 }
 
-namespace places {
+namespace call_sites {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 // Constructed again in a forked child, where its owner may not exist.
 alignas(std::mutex) constinit std::mutex mutex;
-constinit Places* all = nullptr;    // guarded by the mutex; never freed: calls come until the end
-constinit uint64_t looking_ns = 0;  // the same
+constinit CallSites* all = nullptr;  // guarded by the mutex; never freed: calls come until the end
+constinit uint64_t looking_ns = 0;   // the same
 
 }  // namespace
 
@@ -57,13 +57,13 @@ void start_if_asked() {
   is_on.store(true, std::memory_order_relaxed);
 }
 
-void count(size_t function, const OfPlace& call) noexcept try {
+void count(size_t function, const OfCallSite& call) noexcept try {
   const Clock::time_point begin = Clock::now();
-  const where::Place place = where::here();
+  const where::CallSite site = where::here();
   const Clock::duration took = Clock::now() - begin;
   const std::lock_guard lock(mutex);
-  if (all == nullptr) all = new Places;
-  all->add(function, place.text, place.library, call);
+  if (all == nullptr) all = new CallSites;
+  all->add(function, site.text, site.library, call);
   looking_ns += static_cast<uint64_t>(std::chrono::nanoseconds(took).count());
 } catch (const std::bad_alloc&) {
   // The report lacks a call; the program goes on.
@@ -81,5 +81,5 @@ void forget_after_fork() {
   where::forget_after_fork();
 }
 
-}  // namespace places
+}  // namespace call_sites
 }  // namespace fargpu::client::report
