@@ -114,8 +114,8 @@ void MemoryAccount::end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed)
 
 void MemoryAccount::array_ended(const ObjectEnd& end) {
   end_use(array_mappings_.ended(end.id));
-  const auto held = arrays_.extract(end.id);
-  if (!held.empty()) refund(held.mapped().device, held.mapped().bytes);
+  const auto charge = arrays_.extract(end.id);
+  if (!charge.empty()) refund(charge.mapped().device, charge.mapped().bytes);
 }
 
 void MemoryAccount::memgeneric_ended(const ObjectEnd& end) {

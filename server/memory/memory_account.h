@@ -117,16 +117,16 @@ class MemoryAccount {
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
   void publish() { published_.store(ledger_.used_everywhere(), std::memory_order_relaxed); }
 
-  struct Held {
+  struct Charge {
     size_t device;
     uint64_t bytes;
   };
 
   Ledger ledger_;
-  std::optional<Held> refused_;
+  std::optional<Charge> refused_;
   bool told_limit_ = false;
-  std::unordered_map<uint64_t, Held> arrays_;  // by id
-  std::set<CUdeviceptr> left_;                 // by graphs, and not freed
+  std::unordered_map<uint64_t, Charge> arrays_;  // by id
+  std::set<CUdeviceptr> left_;                   // by graphs, and not freed
   PhysicalMemory physical_;
   ArrayMappings array_mappings_{physical_};
   SharedEnded shared_ended_;
