@@ -116,7 +116,7 @@ Status copy_shared(CopyCall& call) {
 Status copy_shared_with_word(CopyCall& call) {
   Worker& worker = call.worker;
   const copy::Completion& completion = call.copy.completion;
-  const SharedHost::Held mapping =
+  const SharedHost::MappingPointer mapping =
       worker.parts().shared_host.find(completion.word, sizeof(rpc::CompletionWord));
   if (mapping == nullptr || completion.word % alignof(rpc::CompletionWord) != 0)
     return answer(worker, call.request, CUDA_ERROR_INVALID_VALUE);

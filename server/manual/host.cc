@@ -44,7 +44,7 @@ void when_pages_are_free(Worker& worker, uint64_t address, uint64_t bytes,
 // Memory whose context has ended while it was registered. The registration has ended with that
 // context, or it is in the one that has its id and its driver's handle now: a primary context that
 // was retained again.
-void dispose(const LaterReply& later, const SharedHost::Held& mapping) {
+void dispose(const LaterReply& later, const SharedHost::MappingPointer& mapping) {
   SessionParts& parts = later.worker().parts();
   if (parts.contexts.find(mapping->context()) == nullptr)
     return later.send(CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -206,7 +206,7 @@ Status manual_fgPagesFetchPart(Worker& worker, const Request& request) {
 Status manual_fgHostShare(Worker& worker, const Request& request) {
   return decode_fgHostShare(worker, request, [&](const auto& given) -> Status {
     SharedHost& shared = worker.parts().shared_host;
-    SharedHost::Held mapping;
+    SharedHost::MappingPointer mapping;
     FARGPU_ANSWER_UNLESS_SUCCESS(shared.map(worker.parts().transport.descriptor_passing(),
                                             given.number, given.address, given.bytes,
                                             request.header.context, &mapping));
@@ -239,7 +239,7 @@ Status manual_fgHostUnshare(Worker& worker, const Request& request) {
       Worker& worker = later.worker();
       if (address == 0) return later.send(CUDA_SUCCESS);
       SharedHost& shared = worker.parts().shared_host;
-      const SharedHost::Held mapping = shared.remove(address);
+      const SharedHost::MappingPointer mapping = shared.remove(address);
       if (mapping == nullptr) return later.send(CUDA_ERROR_NOT_MAPPED);
       worker.parts().completion.off_thread_exclusive(
           mapping->context(), StreamHolds::kEveryDevice,

@@ -118,7 +118,8 @@ Status manual_fgStreamSynchronize(Worker& worker, const Request& request) {
     const auto params = reader.getRoot<schema::FgStreamSynchronizeParams>();
     using Word = std::atomic<uint32_t>;
     SessionParts& parts = worker.parts();
-    const SharedHost::Held memory = parts.shared_host.find(params.getWord(), sizeof(Word));
+    const SharedHost::MappingPointer memory =
+        parts.shared_host.find(params.getWord(), sizeof(Word));
     if (memory == nullptr || params.getWord() % alignof(Word) != 0)
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     FrameStream stream;

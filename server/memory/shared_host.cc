@@ -54,7 +54,7 @@ SharedHost::~SharedHost() {
 }
 
 CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address,
-                         size_t bytes, uint16_t context, Held* mapping) {
+                         size_t bytes, uint16_t context, MappingPointer* mapping) {
   if (passing == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const Result<Fd> descriptor = passing->take(number);
   if (!descriptor.ok()) return CUDA_ERROR_INVALID_HANDLE;
@@ -86,15 +86,15 @@ CUresult SharedHost::enroll(const Mapping& mapping, CUdeviceptr* device_pointer)
   return result;
 }
 
-void SharedHost::add(Held mapping) {
+void SharedHost::add(MappingPointer mapping) {
   const uint64_t address = mapping->address();
   mappings_.insert_or_assign(address, std::move(mapping));
 }
 
-SharedHost::Held SharedHost::remove(uint64_t address) {
+SharedHost::MappingPointer SharedHost::remove(uint64_t address) {
   const auto found = mappings_.find(address);
   if (found == mappings_.end()) return nullptr;
-  Held mapping = std::move(found->second);
+  MappingPointer mapping = std::move(found->second);
   mappings_.erase(found);
   return mapping;
 }
@@ -103,8 +103,8 @@ CUresult SharedHost::withdraw(const Mapping& mapping) const {
   return driver_.cuMemHostUnregister(mapping.base());
 }
 
-std::vector<SharedHost::Held> SharedHost::take_context(uint16_t context) {
-  std::vector<Held> taken;
+std::vector<SharedHost::MappingPointer> SharedHost::take_context(uint16_t context) {
+  std::vector<MappingPointer> taken;
   for (auto entry = mappings_.begin(); entry != mappings_.end();) {
     if (entry->second->context() != context) {
       ++entry;
@@ -117,11 +117,11 @@ std::vector<SharedHost::Held> SharedHost::take_context(uint16_t context) {
 }
 
 void SharedHost::context_ended(ContextEnd& end) {
-  for (Held& mapping : take_context(end.id))
+  for (MappingPointer& mapping : take_context(end.id))
     end.withdrawals.push_back([this, mapping = std::move(mapping)] { (void)withdraw(*mapping); });
 }
 
-SharedHost::Held SharedHost::find(uint64_t address, uint64_t bytes) const {
+SharedHost::MappingPointer SharedHost::find(uint64_t address, uint64_t bytes) const {
   const auto after = mappings_.upper_bound(address);
   if (after == mappings_.begin()) return nullptr;
   const auto& [base, mapping] = *std::prev(after);

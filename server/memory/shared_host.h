@@ -50,7 +50,7 @@ class SharedHost {
     const uint16_t context_;
     const std::shared_ptr<std::atomic<uint64_t>> total_;
   };
-  using Held = std::shared_ptr<const Mapping>;
+  using MappingPointer = std::shared_ptr<const Mapping>;
 
   // Over all mappings: half of the machine's memory, but not less than 16 GiB. It is the client's
   // memory, but the worker makes it stay in RAM.
@@ -68,29 +68,29 @@ class SharedHost {
   // CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process; CUDA_ERROR_OUT_OF_MEMORY: over
   // the limit. `context`: the one that it is going to be registered in.
   CUresult map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address,
-               size_t bytes, uint16_t context, Held* mapping);
+               size_t bytes, uint16_t context, MappingPointer* mapping);
   // Registers it in the current context. Any thread.
   CUresult enroll(const Mapping& mapping, CUdeviceptr* device_pointer) const;
   // Registered memory is known from here on.
-  void add(Held mapping);
+  void add(MappingPointer mapping);
 
   // Not known any more; null when nothing begins there. It is still registered.
-  Held remove(uint64_t address);
+  MappingPointer remove(uint64_t address);
   // Ends the registration: the memory's context is current, and idle. Any thread.
   CUresult withdraw(const Mapping& mapping) const;
   // The context is going to be destroyed: its registrations are forgotten, and must be withdrawn
   // before.
-  std::vector<Held> take_context(uint16_t context);
+  std::vector<MappingPointer> take_context(uint16_t context);
   void context_ended(ContextEnd& end);
 
   // The mapping that holds all of [address, address + bytes); null when none does.
-  Held find(uint64_t address, uint64_t bytes) const;
+  MappingPointer find(uint64_t address, uint64_t bytes) const;
   uint64_t total_bytes() const { return total_->load(std::memory_order_relaxed); }
 
  private:
   const DriverTable& driver_;
   const uint64_t max_bytes_;
-  std::map<uint64_t, Held> mappings_;  // by address
+  std::map<uint64_t, MappingPointer> mappings_;  // by address
   // Counted as long as it is mapped: an atomic, because the last holder may be any thread.
   const std::shared_ptr<std::atomic<uint64_t>> total_ = std::make_shared<std::atomic<uint64_t>>(0);
 };

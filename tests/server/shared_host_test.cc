@@ -73,14 +73,14 @@ class SharedHostTest : public ::testing::Test {
   }
   CUresult share(SharedHost& shared, uint64_t number, uint64_t address, size_t bytes,
                  uint16_t context = kContext) {
-    SharedHost::Held mapping;
+    SharedHost::MappingPointer mapping;
     CUresult result = shared.map(&arrived_, number, address, bytes, context, &mapping);
     if (result == CUDA_SUCCESS) result = shared.enroll(*mapping, &device_pointer_);
     if (result == CUDA_SUCCESS) shared.add(mapping);
     return result;
   }
   CUresult unshare(SharedHost& shared, uint64_t address) {
-    const SharedHost::Held mapping = shared.remove(address);
+    const SharedHost::MappingPointer mapping = shared.remove(address);
     return mapping == nullptr ? CUDA_ERROR_NOT_MAPPED : shared.withdraw(*mapping);
   }
 
@@ -109,7 +109,7 @@ TEST_F(SharedHostTest, IsTheClientsMemoryAtTheClientsAddress) {
 
 TEST_F(SharedHostTest, RefusesWhatItCannotTrust) {
   SharedHost shared(driver_);
-  SharedHost::Held mapping;
+  SharedHost::MappingPointer mapping;
   EXPECT_EQ(shared.map(nullptr, 1, address_, kPage, kContext, &mapping), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(share(shared, 1, address_, kPage), CUDA_ERROR_INVALID_HANDLE);
 
@@ -210,7 +210,8 @@ TEST_F(SharedHostTest, GoesWithItsContextButNotFromUnderWhoeverHoldsIt) {
   ASSERT_EQ(share(shared, 1, address_, kPage, kContext), CUDA_SUCCESS);
   ASSERT_EQ(share(shared, 2, address_ + 8 * kPage, kPage, kOtherContext), CUDA_SUCCESS);
   auto held = shared.find(address_, kPage);
-  for (const SharedHost::Held& mapping : shared.take_context(kContext)) shared.withdraw(*mapping);
+  for (const SharedHost::MappingPointer& mapping : shared.take_context(kContext))
+    shared.withdraw(*mapping);
   EXPECT_EQ(shared.find(address_, 1), nullptr);
   EXPECT_NE(shared.find(address_ + 8 * kPage, 1), nullptr);
   EXPECT_EQ(registered().size(), 1u);
