@@ -5,14 +5,14 @@
 namespace fargpu::server {
 
 void EventWaits::wait(uint64_t id, CUevent event, Done done) {
-  std::shared_ptr<Held>& known = waited_[id];
+  std::shared_ptr<WaitedEvent>& known = waited_[id];
   if (known == nullptr)
-    known =
-        std::make_shared<Held>(Held{id, event, core_.contexts.ref(core_.handles.context_of(id))});
+    known = std::make_shared<WaitedEvent>(
+        WaitedEvent{id, event, core_.contexts.ref(core_.handles.context_of(id))});
   ++known->waits;
   completion_.when(UntilReached{known->context, event},
-                   [this, held = known, done = std::move(done)](CUresult result) mutable {
-                     release(held);
+                   [this, waited = known, done = std::move(done)](CUresult result) mutable {
+                     release(waited);
                      done(result);
                    });
 }
@@ -58,15 +58,15 @@ CUresult EventWaits::destroy(uint64_t id, CUevent event) {
   return CUDA_SUCCESS;
 }
 
-void EventWaits::release(const std::shared_ptr<Held>& held) {
-  if (--held->waits != 0) return;
-  if (held->orphan) {
-    if (core_.contexts.enter(held->context) == CUDA_SUCCESS)
-      core_.driver.cuEventDestroy_v2(held->event);
+void EventWaits::release(const std::shared_ptr<WaitedEvent>& waited) {
+  if (--waited->waits != 0) return;
+  if (waited->orphan) {
+    if (core_.contexts.enter(waited->context) == CUDA_SUCCESS)
+      core_.driver.cuEventDestroy_v2(waited->event);
     return;
   }
-  const auto found = waited_.find(held->id);
-  if (found != waited_.end() && found->second == held) waited_.erase(found);
+  const auto found = waited_.find(waited->id);
+  if (found != waited_.end() && found->second == waited) waited_.erase(found);
 }
 
 }  // namespace fargpu::server

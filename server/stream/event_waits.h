@@ -56,7 +56,7 @@ class EventWaits {
 
  private:
   // A driver event that is waited for.
-  struct Held {
+  struct WaitedEvent {
     uint64_t id;
     CUevent event;
     ContextRef context;
@@ -67,12 +67,12 @@ class EventWaits {
   CUresult begin_record(uint64_t id, CUevent* event);
   // The id stands for the successor from now on if it took the record.
   void end_record(uint64_t id, CUevent successor, bool taken);
-  void release(const std::shared_ptr<Held>& held);
+  void release(const std::shared_ptr<WaitedEvent>& waited);
 
   const Core core_;
   Completion& completion_;
-  std::unordered_map<uint64_t, std::shared_ptr<Held>> waited_;  // by id
-  std::unordered_set<uint64_t> kept_;                           // ids
+  std::unordered_map<uint64_t, std::shared_ptr<WaitedEvent>> waited_;  // by id
+  std::unordered_set<uint64_t> kept_;                                  // ids
 };
 
 }  // namespace fargpu::server
