@@ -113,11 +113,11 @@ Result<std::vector<size_t>> HostPlacement::choose_any(const PlacementRequest& re
 
 Result<std::vector<size_t>> HostPlacement::choose(const PlacementRequest& request,
                                                   Room room) const {
-  if (room == Room::kNeeded && held_.size() >= limits_.max_sessions) {
+  if (room == Room::kNeeded && allocations_.size() >= limits_.max_sessions) {
     return Status(
         StatusCode::kNoCapacity,
         fmt::format("the server has {} jobs, as many as it takes sessions; try again later",
-                    held_.size()));
+                    allocations_.size()));
   }
   const bool fits = std::any_of(units_.begin(), units_.end(), [&](const Unit& unit) {
     return request.memory_bytes <= unit.total_bytes;
@@ -145,7 +145,7 @@ Result<Grant> HostPlacement::preview(const PlacementRequest& request) const {
 }
 
 Result<Grant> HostPlacement::place(uint64_t job, const PlacementRequest& request) {
-  if (held_.contains(job))
+  if (allocations_.contains(job))
     return Status(StatusCode::kInvalidArgument, fmt::format("job {} is already placed", job));
   FARGPU_ASSIGN_OR_RETURN(auto chosen, choose(request, Room::kNeeded));
   Grant grant = grant_of(std::move(chosen), request.memory_bytes);
@@ -153,7 +153,7 @@ Result<Grant> HostPlacement::place(uint64_t job, const PlacementRequest& request
     ++loads_[unit].jobs;
     loads_[unit].reserved_bytes += request.memory_bytes;
   }
-  held_[job] = {grant.units, request.memory_bytes};
+  allocations_[job] = {grant.units, request.memory_bytes};
   return grant;
 }
 
@@ -165,13 +165,13 @@ bool HostPlacement::fits_without(std::span<const uint64_t> others,
 }
 
 void HostPlacement::release(uint64_t job) {
-  const auto held = held_.find(job);
-  if (held == held_.end()) return;
-  for (const size_t unit : held->second.units) {
+  const auto allocation = allocations_.find(job);
+  if (allocation == allocations_.end()) return;
+  for (const size_t unit : allocation->second.units) {
     --loads_[unit].jobs;
-    loads_[unit].reserved_bytes -= held->second.memory_bytes;
+    loads_[unit].reserved_bytes -= allocation->second.memory_bytes;
   }
-  held_.erase(held);
+  allocations_.erase(allocation);
 }
 
 }  // namespace fargpu::server

@@ -36,10 +36,10 @@ class HostPlacement final : public Placement {
                     const PlacementRequest& request) const override;
   void release(uint64_t job) override;
 
-  size_t jobs() const { return held_.size(); }
+  size_t jobs() const { return allocations_.size(); }
 
  private:
-  struct Held {
+  struct Allocation {
     std::vector<size_t> units;
     uint64_t memory_bytes = 0;
   };
@@ -54,7 +54,7 @@ class HostPlacement final : public Placement {
   const std::vector<Unit> units_;
   const PlacementLimits limits_;
   std::vector<UnitLoad> loads_;
-  std::map<uint64_t, Held> held_;
+  std::map<uint64_t, Allocation> allocations_;
 };
 
 }  // namespace fargpu::server
