@@ -25,8 +25,8 @@ nvmlReturn_t guarded(Work&& work) noexcept {
 // `work` gets the library, after nvmlInit.
 template <typename Work>
 nvmlReturn_t with_library(Work&& work) {
-  const Held held = hold();
-  return held.library == nullptr ? held.result : work(*held.library);
+  const LibraryShare share = hold();
+  return share.library == nullptr ? share.result : work(*share.library);
 }
 
 // A function that is refused, and whether that was logged.
@@ -38,9 +38,9 @@ struct Refused {
 // The checks that come before a refusal.
 class Refusal {
  public:
-  Refusal() : held_(hold()), result_(held_.result) {}
+  Refusal() : share_(hold()), result_(share_.result) {}
   void device(nvmlDevice_t handle) {
-    if (held_.library != nullptr && held_.library->find(handle) == nullptr) wrong();
+    if (share_.library != nullptr && share_.library->find(handle) == nullptr) wrong();
   }
   void pointer(const void* pointer) {
     if (pointer == nullptr) wrong();
@@ -52,7 +52,7 @@ class Refusal {
   void wrong() {
     if (result_ == NVML_SUCCESS) result_ = NVML_ERROR_INVALID_ARGUMENT;
   }
-  const Held held_;
+  const LibraryShare share_;
   nvmlReturn_t result_;
 };
 

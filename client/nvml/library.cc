@@ -208,7 +208,7 @@ nvmlReturn_t shut_down() {
   return NVML_SUCCESS;
 }
 
-Held hold() {
+LibraryShare hold() {
   State& all = state();
   const std::lock_guard lock(all.mutex);
   if (all.users == 0) return {nullptr, NVML_ERROR_UNINITIALIZED};

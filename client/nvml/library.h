@@ -59,10 +59,10 @@ nvmlReturn_t initialise();
 nvmlReturn_t shut_down();
 
 // A share of the library, or why there is none.
-struct Held {
+struct LibraryShare {
   std::shared_ptr<Library> library;
   nvmlReturn_t result = NVML_ERROR_UNINITIALIZED;
 };
-Held hold();
+LibraryShare hold();
 
 }  // namespace fargpu::nvml
