@@ -5,7 +5,7 @@
 #include "generated/schema/stream_ordered_memory.capnp.h"
 #include "generated/server/internal_decode.h"
 #include "generated/server/stream_ordered_memory_decode.h"
-#include "server/manual/tickets.h"
+#include "server/manual/export_handles.h"
 
 namespace fargpu::server {
 
@@ -18,10 +18,11 @@ Status manual_cuMemPoolExportToShareableHandle(Worker& worker, const Request& re
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemPoolExportToShareableHandle(
         &exported, given.pool, given.handleType, given.flags));
     Fd(exported).reset();
-    Ticket ticket;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_pool(given.pool_id, &ticket));
+    ExportHandle export_handle;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_pool(given.pool_id, &export_handle));
     using Results = schema::CuMemPoolExportToShareableHandleResults;
-    send_ticket<Results>(worker, request.header, ticket, &Results::Builder::setHandleOut);
+    send_export_handle<Results>(worker, request.header, export_handle,
+                                &Results::Builder::setHandleOut);
     return Status();
   });
 }
@@ -30,7 +31,7 @@ Status manual_fgPoolImport(Worker& worker, const Request& request) {
   return decode_fgPoolImport(worker, request, [&](const auto& given) {
     FARGPU_NEEDS_DRIVER(cuMemPoolImportFromShareableHandle);
     const LaterReply later(worker, request);
-    const auto import = [later, id = given.pool_id](CUresult result, const Ticket&,
+    const auto import = [later, id = given.pool_id](CUresult result, const ExportHandle&,
                                                     const PeerAnswer& answer, Fd descriptor) {
       Worker& worker = later.worker();
       const DriverTable& driver = worker.driver();
@@ -62,12 +63,13 @@ Status manual_cuMemPoolExportPointer(Worker& worker, const Request& request) {
   return decode_cuMemPoolExportPointer(worker, request, [&](const auto& given) {
     CUmemPoolPtrExportData native{};  // whether the driver gives any
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemPoolExportPointer(&native, given.ptr));
-    Ticket ticket;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        worker.parts().sharing.export_allocation(SharedKind::kPoolMemory, given.ptr, &ticket));
-    after_copies(worker, [&worker, header = request.header, ticket] {
+    ExportHandle export_handle;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_allocation(
+        SharedKind::kPoolMemory, given.ptr, &export_handle));
+    after_copies(worker, [&worker, header = request.header, export_handle] {
       using Results = schema::CuMemPoolExportPointerResults;
-      send_ticket<Results>(worker, header, ticket, &Results::Builder::setShareDataOut);
+      send_export_handle<Results>(worker, header, export_handle,
+                                  &Results::Builder::setShareDataOut);
     });
     return Status();
   });
@@ -78,7 +80,7 @@ Status manual_fgPoolImportMemory(Worker& worker, const Request& request) {
     FARGPU_NEEDS_DRIVER(cuMemPoolImportPointer);
     if (given.pool == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     const LaterReply later(worker, request);
-    const auto import = [later, id = given.pool_id](CUresult result, const Ticket&,
+    const auto import = [later, id = given.pool_id](CUresult result, const ExportHandle&,
                                                     const PeerAnswer& answer, const Fd&) {
       Worker& worker = later.worker();
       void* pool = nullptr;
@@ -101,7 +103,7 @@ Status manual_fgPoolImportMemory(Worker& worker, const Request& request) {
       results.setBytes(answer.bytes);
       (void)frame.send(CUDA_SUCCESS);
     };
-    worker.parts().sharing.fetch(SharedKind::kPoolMemory, ticket_in(given.data), import);
+    worker.parts().sharing.fetch(SharedKind::kPoolMemory, export_handle_in(given.data), import);
     return Status();
   });
 }

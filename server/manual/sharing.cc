@@ -8,8 +8,8 @@
 #include "generated/server/internal_decode.h"
 #include "generated/server/memory_decode.h"
 #include "generated/server/virtual_memory_decode.h"
+#include "server/manual/export_handles.h"
 #include "server/manual/manual.h"
-#include "server/manual/tickets.h"
 
 namespace fargpu::server {
 
@@ -22,11 +22,13 @@ Status manual_cuMemExportToShareableHandle(Worker& worker, const Request& reques
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemExportToShareableHandle(
         &exported, given.handle, given.handleType, given.flags));
     Fd(exported).reset();
-    Ticket ticket;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_memory(given.handle, &ticket));
-    after_copies(worker, [&worker, header = request.header, ticket] {
+    ExportHandle export_handle;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        worker.parts().sharing.export_memory(given.handle, &export_handle));
+    after_copies(worker, [&worker, header = request.header, export_handle] {
       using Results = schema::CuMemExportToShareableHandleResults;
-      send_ticket<Results>(worker, header, ticket, &Results::Builder::setShareableHandle);
+      send_export_handle<Results>(worker, header, export_handle,
+                                  &Results::Builder::setShareableHandle);
     });
     return Status();
   });
@@ -35,7 +37,8 @@ Status manual_cuMemExportToShareableHandle(Worker& worker, const Request& reques
 Status manual_cuMemImportFromShareableHandle(Worker& worker, const Request& request) {
   return decode_cuMemImportFromShareableHandle(worker, request, [&](const auto& given) {
     const LaterReply later(worker, request);
-    const auto import = [later, id = given.handle_id](CUresult result, const Ticket& ticket,
+    const auto import = [later, id = given.handle_id](CUresult result,
+                                                      const ExportHandle& export_handle,
                                                       const PeerAnswer& answer, Fd descriptor) {
       Worker& worker = later.worker();
       if (result == CUDA_SUCCESS) result = worker.enter_context(later.header().context);
@@ -49,7 +52,7 @@ Status manual_cuMemImportFromShareableHandle(Worker& worker, const Request& requ
       if (result != CUDA_SUCCESS) {
         worker.driver().cuMemRelease(handle);
       } else {
-        worker.parts().sharing.imported_memory(ticket, answer, handle);
+        worker.parts().sharing.imported_memory(export_handle, answer, handle);
       }
       later.send(result);
     };
@@ -62,12 +65,12 @@ Status manual_cuIpcGetMemHandle(Worker& worker, const Request& request) {
   return decode_cuIpcGetMemHandle(worker, request, [&](const auto& given) {
     CUipcMemHandle native{};  // whether the driver gives one
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuIpcGetMemHandle(&native, given.dptr));
-    Ticket ticket;
-    FARGPU_ANSWER_UNLESS_SUCCESS(
-        worker.parts().sharing.export_allocation(SharedKind::kIpcMemory, given.dptr, &ticket));
-    after_copies(worker, [&worker, header = request.header, ticket] {
+    ExportHandle export_handle;
+    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_allocation(
+        SharedKind::kIpcMemory, given.dptr, &export_handle));
+    after_copies(worker, [&worker, header = request.header, export_handle] {
       using Results = schema::CuIpcGetMemHandleResults;
-      send_ticket<Results>(worker, header, ticket, &Results::Builder::setPHandle);
+      send_export_handle<Results>(worker, header, export_handle, &Results::Builder::setPHandle);
     });
     return Status();
   });
@@ -77,7 +80,7 @@ Status manual_fgIpcOpenMemory(Worker& worker, const Request& request) {
   return decode_fgIpcOpenMemory(worker, request, [&](const auto& given) {
     FARGPU_NEEDS_DRIVER(cuIpcOpenMemHandle_v2);
     const LaterReply later(worker, request);
-    const auto open = [later, flags = given.flags](CUresult result, const Ticket&,
+    const auto open = [later, flags = given.flags](CUresult result, const ExportHandle&,
                                                    const PeerAnswer& answer, const Fd&) {
       Worker& worker = later.worker();
       const DriverTable& driver = worker.driver();
@@ -107,7 +110,7 @@ Status manual_fgIpcOpenMemory(Worker& worker, const Request& request) {
       results.setDevice(device);
       (void)frame.send(CUDA_SUCCESS);
     };
-    worker.parts().sharing.fetch(SharedKind::kIpcMemory, ticket_in(given.handle), open);
+    worker.parts().sharing.fetch(SharedKind::kIpcMemory, export_handle_in(given.handle), open);
     return Status();
   });
 }
@@ -130,10 +133,12 @@ Status manual_cuIpcGetEventHandle(Worker& worker, const Request& request) {
   return decode_cuIpcGetEventHandle(worker, request, [&](const auto& given) {
     CUipcEventHandle native{};
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuIpcGetEventHandle(&native, given.event));
-    Ticket ticket;
-    FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().sharing.export_event(given.event_id, &ticket));
+    ExportHandle export_handle;
+    FARGPU_ANSWER_UNLESS_SUCCESS(
+        worker.parts().sharing.export_event(given.event_id, &export_handle));
     using Results = schema::CuIpcGetEventHandleResults;
-    send_ticket<Results>(worker, request.header, ticket, &Results::Builder::setPHandle);
+    send_export_handle<Results>(worker, request.header, export_handle,
+                                &Results::Builder::setPHandle);
     return Status();
   });
 }
@@ -142,7 +147,7 @@ Status manual_fgIpcOpenEvent(Worker& worker, const Request& request) {
   return decode_fgIpcOpenEvent(worker, request, [&](const auto& given) {
     FARGPU_NEEDS_DRIVER(cuIpcOpenEventHandle);
     const LaterReply later(worker, request);
-    const auto open = [later, id = given.event_id](CUresult result, const Ticket&,
+    const auto open = [later, id = given.event_id](CUresult result, const ExportHandle&,
                                                    const PeerAnswer& answer, const Fd&) {
       Worker& worker = later.worker();
       CUipcEventHandle native{};
@@ -161,7 +166,7 @@ Status manual_fgIpcOpenEvent(Worker& worker, const Request& request) {
       }
       later.send(result);
     };
-    worker.parts().sharing.fetch(SharedKind::kIpcEvent, ticket_in(given.handle), open);
+    worker.parts().sharing.fetch(SharedKind::kIpcEvent, export_handle_in(given.handle), open);
     return Status();
   });
 }

@@ -20,7 +20,7 @@
 #include "common/base/fd.h"
 #include "server/core/posted_tasks.h"
 #include "server/handover/worker_messages.h"
-#include "server/sharing/ticket.h"
+#include "server/sharing/export_handle.h"
 
 namespace fargpu::server {
 

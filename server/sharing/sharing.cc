@@ -40,21 +40,22 @@ Sharing::~Sharing() {
   memory_.when_shared_ended(nullptr);
 }
 
-CUresult Sharing::add_export(const Object& object, const Export& given, Ticket* ticket) {
+CUresult Sharing::add_export(const Object& object, const Export& given,
+                             ExportHandle* export_handle) {
   if (const auto known = exported_.find(object); known != exported_.end()) {
-    *ticket = exports_.at(known->second).ticket;
+    *export_handle = exports_.at(known->second).export_handle;
     return CUDA_SUCCESS;
   }
-  auto made = make_ticket(object.first, self_);
+  auto made = make_export_handle(object.first, self_);
   if (!made.ok()) {
     log::error("event=not-exported why=\"{}\"", made.status().message());
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  *ticket = *made;
-  Export& entered = exports_[ticket->secret] = given;
-  entered.ticket = *ticket;
+  *export_handle = *made;
+  Export& entered = exports_[export_handle->secret] = given;
+  entered.export_handle = *export_handle;
   entered.object = object;
-  exported_[object] = ticket->secret;
+  exported_[object] = export_handle->secret;
   return CUDA_SUCCESS;
 }
 
@@ -69,13 +70,14 @@ std::vector<PeerLinks::LinkId> Sharing::end_export(const Object& object, ShareSe
   return told;
 }
 
-CUresult Sharing::export_memory(uint64_t handle, Ticket* ticket) {
+CUresult Sharing::export_memory(uint64_t handle, ExportHandle* export_handle) {
   const uint64_t memory = memory_.physical().share(handle);
   if (memory == 0) return CUDA_ERROR_INVALID_VALUE;
-  return add_export({SharedKind::kMemory, memory}, {}, ticket);
+  return add_export({SharedKind::kMemory, memory}, {}, export_handle);
 }
 
-CUresult Sharing::export_allocation(SharedKind kind, CUdeviceptr pointer, Ticket* ticket) {
+CUresult Sharing::export_allocation(SharedKind kind, CUdeviceptr pointer,
+                                    ExportHandle* export_handle) {
   Export given;
   CUdeviceptr base = 0;
   CUresult result = core_.driver.cuMemGetAddressRange_v2(&base, nullptr, pointer);
@@ -86,21 +88,21 @@ CUresult Sharing::export_allocation(SharedKind kind, CUdeviceptr pointer, Ticket
   if (known != exported_.end() && exports_.at(known->second).buffer_id != given.buffer_id)
     end_export(object);
   given.context = core_.contexts.ref(core_.contexts.current());
-  return add_export(object, given, ticket);
+  return add_export(object, given, export_handle);
 }
 
 CUresult Sharing::buffer_id(CUdeviceptr base, uint64_t* id) const {
   return core_.driver.cuPointerGetAttribute(id, CU_POINTER_ATTRIBUTE_BUFFER_ID, base);
 }
 
-CUresult Sharing::export_event(uint64_t id, Ticket* ticket) {
+CUresult Sharing::export_event(uint64_t id, ExportHandle* export_handle) {
   Export given;
   given.context = core_.contexts.ref(core_.handles.context_of(id));
-  return add_export({SharedKind::kIpcEvent, id}, given, ticket);
+  return add_export({SharedKind::kIpcEvent, id}, given, export_handle);
 }
 
-CUresult Sharing::export_pool(uint64_t id, Ticket* ticket) {
-  return add_export({SharedKind::kPool, id}, {}, ticket);
+CUresult Sharing::export_pool(uint64_t id, ExportHandle* export_handle) {
+  return add_export({SharedKind::kPool, id}, {}, export_handle);
 }
 
 CUresult Sharing::descriptor_of(const PhysicalMemory::Reach& reach, PeerAnswer* answer,
@@ -196,7 +198,8 @@ Fd Sharing::give(const PeerQuestion& question, PeerAnswer* answer) {
   Fd descriptor;
   const auto found = exports_.find(question.secret);
   answer->result = CUDA_ERROR_INVALID_VALUE;
-  if (found == exports_.end() || question.kind != found->second.ticket.kind) return descriptor;
+  if (found == exports_.end() || question.kind != found->second.export_handle.kind)
+    return descriptor;
   const Export& given = found->second;
   if (question.kind == SharedKind::kMemory)
     answer->result = give_memory(given, answer, &descriptor);
@@ -209,39 +212,42 @@ Fd Sharing::give(const PeerQuestion& question, PeerAnswer* answer) {
 
 void Sharing::fetch(SharedKind kind, std::span<const std::byte> bytes,
                     const OnFetched& on_fetched) {
-  Ticket ticket;
-  const CUresult read = read_ticket(bytes, kind, self_, &ticket);
+  ExportHandle export_handle;
+  const CUresult read = read_export_handle(bytes, kind, self_, &export_handle);
   PeerAnswer answer;
-  if (read == CUDA_ERROR_NOT_PERMITTED) note_refusal(ticket);
-  if (read != CUDA_SUCCESS) return on_fetched(read, ticket, answer, Fd());
-  const PeerQuestion question{ticket.secret, ticket.kind, {}};
-  if (ticket.session == self_.session) {
+  if (read == CUDA_ERROR_NOT_PERMITTED) note_refusal(export_handle);
+  if (read != CUDA_SUCCESS) return on_fetched(read, export_handle, answer, Fd());
+  const PeerQuestion question{export_handle.secret, export_handle.kind, {}};
+  if (export_handle.session == self_.session) {
     Fd descriptor = give(question, &answer);
-    return on_fetched(static_cast<CUresult>(answer.result), ticket, answer, std::move(descriptor));
+    return on_fetched(static_cast<CUresult>(answer.result), export_handle, answer,
+                      std::move(descriptor));
   }
-  if (links_ == nullptr) return on_fetched(CUDA_ERROR_INVALID_VALUE, ticket, answer, Fd());
-  links_->ask(
-      ticket.session, question, [ticket, on_fetched](const PeerAnswer& given, Fd descriptor) {
-        const auto result = static_cast<CUresult>(given.result);
-        const bool needs_descriptor =
-            ticket.kind == SharedKind::kMemory || ticket.kind == SharedKind::kPool;
-        const bool whole = result != CUDA_SUCCESS || !needs_descriptor || descriptor.valid();
-        on_fetched(whole ? result : CUDA_ERROR_OPERATING_SYSTEM, ticket, given,
-                   std::move(descriptor));
-      });
+  if (links_ == nullptr) return on_fetched(CUDA_ERROR_INVALID_VALUE, export_handle, answer, Fd());
+  links_->ask(export_handle.session, question,
+              [export_handle, on_fetched](const PeerAnswer& given, Fd descriptor) {
+                const auto result = static_cast<CUresult>(given.result);
+                const bool needs_descriptor = export_handle.kind == SharedKind::kMemory ||
+                                              export_handle.kind == SharedKind::kPool;
+                const bool whole =
+                    result != CUDA_SUCCESS || !needs_descriptor || descriptor.valid();
+                on_fetched(whole ? result : CUDA_ERROR_OPERATING_SYSTEM, export_handle, given,
+                           std::move(descriptor));
+              });
 }
 
-void Sharing::imported_memory(const Ticket& ticket, const PeerAnswer& answer, uint64_t handle) {
+void Sharing::imported_memory(const ExportHandle& export_handle, const PeerAnswer& answer,
+                              uint64_t handle) {
   PhysicalMemory& physical = memory_.physical();
-  if (ticket.session == self_.session) {
-    const auto own = exports_.find(ticket.secret);
+  if (export_handle.session == self_.session) {
+    const auto own = exports_.find(export_handle.secret);
     if (own != exports_.end()) physical.imported_again(handle, own->second.object.second);
     return;
   }
-  Import& import = imports_[ticket.secret];
+  Import& import = imports_[export_handle.secret];
   if (import.memory != 0 && physical.imported_again(handle, import.memory)) return;
   const auto device = static_cast<size_t>(answer.device);
-  import = {ticket.session, physical.imported(handle, device), device, answer.bytes};
+  import = {export_handle.session, physical.imported(handle, device), device, answer.bytes};
 }
 
 void Sharing::take_over(const Import& import) {
@@ -271,12 +277,13 @@ void Sharing::heard(PeerLinks::LinkId link, const ShareSecret* secret) {
   }
 }
 
-void Sharing::note_refusal(const Ticket& ticket) {
+void Sharing::note_refusal(const ExportHandle& export_handle) {
   constexpr unsigned kMostLines = 8;
   if (++refusals_ > kMostLines) return;
-  log::warn("event=not-imported why=\"it was exported {}\"{}",
-            ticket.job == self_.job ? "at another server" : "in another job or at another server",
-            refusals_ == kMostLines ? " further=\"not logged\"" : "");
+  log::warn(
+      "event=not-imported why=\"it was exported {}\"{}",
+      export_handle.job == self_.job ? "at another server" : "in another job or at another server",
+      refusals_ == kMostLines ? " further=\"not logged\"" : "");
 }
 
 }  // namespace fargpu::server

@@ -18,8 +18,8 @@
 
 #include "server/core/core.h"
 #include "server/memory/memory_account.h"
+#include "server/sharing/export_handle.h"
 #include "server/sharing/peer_links.h"
-#include "server/sharing/ticket.h"
 
 namespace fargpu::server {
 
@@ -35,29 +35,31 @@ class Sharing {
   Sharing(const Sharing&) = delete;
   Sharing& operator=(const Sharing&) = delete;
 
-  // --- exports; the same object has the same ticket. The driver would export all of these.
+  // --- exports; the same object has the same export handle. The driver would export all of these.
   // Physical memory with this driver handle.
-  CUresult export_memory(uint64_t handle, Ticket* ticket);
+  CUresult export_memory(uint64_t handle, ExportHandle* export_handle);
   // The allocation around `pointer`, in the current context: kIpcMemory or kPoolMemory.
-  CUresult export_allocation(SharedKind kind, CUdeviceptr pointer, Ticket* ticket);
-  CUresult export_pool(uint64_t id, Ticket* ticket);
+  CUresult export_allocation(SharedKind kind, CUdeviceptr pointer, ExportHandle* export_handle);
+  CUresult export_pool(uint64_t id, ExportHandle* export_handle);
   void mempool_ended(const ObjectEnd& end) { end_export({SharedKind::kPool, end.id}); }
-  CUresult export_event(uint64_t id, Ticket* ticket);
+  CUresult export_event(uint64_t id, ExportHandle* export_handle);
   void event_ended(const ObjectEnd& end) { end_export({SharedKind::kIpcEvent, end.id}); }
 
   // --- imports: `on_fetched` is called once, at once or later: with the driver's handle when the
   // result is CUDA_SUCCESS.
-  using OnFetched = std::function<void(CUresult, const Ticket&, const PeerAnswer&, Fd)>;
-  void fetch(SharedKind kind, std::span<const std::byte> ticket, const OnFetched& on_fetched);
+  using OnFetched = std::function<void(CUresult, const ExportHandle&, const PeerAnswer&, Fd)>;
+  void fetch(SharedKind kind, std::span<const std::byte> export_handle,
+             const OnFetched& on_fetched);
   // The driver has made `handle` of physical memory that was fetched.
-  void imported_memory(const Ticket& ticket, const PeerAnswer& answer, uint64_t handle);
+  void imported_memory(const ExportHandle& export_handle, const PeerAnswer& answer,
+                       uint64_t handle);
 
  private:
   // The object of an export: the number of physical memory, the base of an allocation, the id of an
   // event or a pool.
   using Object = std::pair<SharedKind, uint64_t>;
   struct Export {
-    Ticket ticket;
+    ExportHandle export_handle;
     Object object;
     ContextRef context;      // of IPC and of memory of a pool
     uint64_t buffer_id = 0;  // of an allocation: other memory may come to its address
@@ -75,7 +77,7 @@ class Sharing {
     PhysicalMemory::Refund refund;
     std::vector<PeerLinks::LinkId> unheard;
   };
-  CUresult add_export(const Object& object, const Export& given, Ticket* ticket);
+  CUresult add_export(const Object& object, const Export& given, ExportHandle* export_handle);
   // The links of the importers that were notified of its end.
   std::vector<PeerLinks::LinkId> end_export(const Object& object, ShareSecret* secret = nullptr);
   // For an importer: a descriptor, and the contents of the answer.
@@ -91,7 +93,7 @@ class Sharing {
   bool memory_ended(const PhysicalMemory::Refund& refund);
   void heard(PeerLinks::LinkId link, const ShareSecret* secret);
   // Refusals are the program's doing: a few lines say it.
-  void note_refusal(const Ticket& ticket);
+  void note_refusal(const ExportHandle& export_handle);
   void take_over(const Import& import);
 
   const Core core_;

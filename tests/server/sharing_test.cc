@@ -1,23 +1,23 @@
-// Tickets that clients show.
+// Export handles that clients show.
 #include <gtest/gtest.h>
 
-#include "server/sharing/ticket.h"
+#include "server/sharing/export_handle.h"
 
 namespace fargpu::server {
 namespace {
 
 constexpr ShareIdentity kSelf{1, 2, 3};
 
-std::span<const std::byte> bytes_of(const Ticket& ticket) {
-  return std::as_bytes(std::span(&ticket, 1));
+std::span<const std::byte> bytes_of(const ExportHandle& export_handle) {
+  return std::as_bytes(std::span(&export_handle, 1));
 }
 
-TEST(Ticket, IsTakenInItsJobAlone) {
-  const auto made = make_ticket(SharedKind::kMemory, kSelf);
+TEST(ExportHandle, IsTakenInItsJobAlone) {
+  const auto made = make_export_handle(SharedKind::kMemory, kSelf);
   ASSERT_TRUE(made.ok());
-  Ticket read;
+  ExportHandle read;
   const auto reads = [&](const ShareIdentity& self) {
-    return read_ticket(bytes_of(*made), SharedKind::kMemory, self, &read);
+    return read_export_handle(bytes_of(*made), SharedKind::kMemory, self, &read);
   };
   EXPECT_EQ(reads({1, 2, 9}), CUDA_SUCCESS);  // another session
   EXPECT_EQ(read.secret, made->secret);
@@ -26,13 +26,13 @@ TEST(Ticket, IsTakenInItsJobAlone) {
   EXPECT_EQ(reads({9, 2, 3}), CUDA_ERROR_NOT_PERMITTED);
 }
 
-TEST(Ticket, IsRefusedWhenItIsNone) {
-  const auto made = make_ticket(SharedKind::kMemory, kSelf);
+TEST(ExportHandle, IsRefusedWhenItIsNone) {
+  const auto made = make_export_handle(SharedKind::kMemory, kSelf);
   ASSERT_TRUE(made.ok());
-  Ticket read;
-  Ticket other = *made;
+  ExportHandle read;
+  ExportHandle other = *made;
   const auto reads = [&](std::span<const std::byte> bytes) {
-    return read_ticket(bytes, SharedKind::kMemory, kSelf, &read);
+    return read_export_handle(bytes, SharedKind::kMemory, kSelf, &read);
   };
   EXPECT_EQ(reads(bytes_of(*made).first(63)), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(reads({}), CUDA_ERROR_INVALID_VALUE);
@@ -43,9 +43,9 @@ TEST(Ticket, IsRefusedWhenItIsNone) {
   EXPECT_EQ(reads(bytes_of(other)), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(Ticket, SecretsDiffer) {
-  EXPECT_NE(make_ticket(SharedKind::kMemory, kSelf)->secret,
-            make_ticket(SharedKind::kMemory, kSelf)->secret);
+TEST(ExportHandle, SecretsDiffer) {
+  EXPECT_NE(make_export_handle(SharedKind::kMemory, kSelf)->secret,
+            make_export_handle(SharedKind::kMemory, kSelf)->secret);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // Pools that processes of one job give each other, and memory of them. The program passes on
-// tickets of the server's; the driver's descriptors and data go from worker to worker.
+// export handles of the server's; the driver's descriptors and data go from worker to worker.
 #include <map>
 #include <mutex>
 
 #include "client/manual/apart.h"
+#include "client/manual/memory/handle_file.h"
 #include "client/manual/memory/sharing.h"
-#include "client/manual/memory/ticket_file.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "common/base/log.h"
@@ -22,15 +22,15 @@ MemorySource* find_pool(Session& session, CUmemoryPool pool) {
 class ImportedPools {
  public:
   // nullptr: it is not there, or it was destroyed.
-  CUmemoryPool find(const Session& session, const TicketBytes& ticket) {
-    const auto found = pools_.find(ticket);
+  CUmemoryPool find(const Session& session, const ExportHandleBytes& export_handle) {
+    const auto found = pools_.find(export_handle);
     return found != pools_.end() && lives(session, found->second) ? found->second.pool : nullptr;
   }
-  void enter(const Session& session, const TicketBytes& ticket, CUmemoryPool pool) {
+  void enter(const Session& session, const ExportHandleBytes& export_handle, CUmemoryPool pool) {
     std::erase_if(pools_, [&](const auto& each) {
       return each.second.session == &session && !lives(session, each.second);
     });
-    pools_[ticket] = {&session, pool};
+    pools_[export_handle] = {&session, pool};
   }
   std::mutex& mutex() { return mutex_; }
 
@@ -46,7 +46,7 @@ class ImportedPools {
                nullptr;
   }
   std::mutex mutex_;
-  std::map<TicketBytes, KnownPool> pools_;
+  std::map<ExportHandleBytes, KnownPool> pools_;
 };
 
 ImportedPools& imported_pools() {
@@ -68,11 +68,11 @@ CUresult manual_cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool 
                                                  unsigned long long flags) {
   if (handle_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of(pool);
-  TicketBytes ticket{};
+  ExportHandleBytes export_handle{};
   const CUresult result = call_cuMemPoolExportToShareableHandle(
-      target.session, target.context, ticket.data(), pool, handleType, flags);
+      target.session, target.context, export_handle.data(), pool, handleType, flags);
   if (result != CUDA_SUCCESS) return result;
-  return give_ticket_file("cuMemPoolExportToShareableHandle", ticket, /*inherited=*/true,
+  return give_handle_file("cuMemPoolExportToShareableHandle", export_handle, /*inherited=*/true,
                           static_cast<int*>(handle_out));
 }
 
@@ -81,20 +81,21 @@ CUresult manual_cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void*
                                                    unsigned long long flags) {
   if (const CUresult result = check_import(pool_out, handleType, flags); result != CUDA_SUCCESS)
     return result;
-  TicketBytes ticket{};
+  ExportHandleBytes export_handle{};
   const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(handle));
-  if (const CUresult result = read_ticket_file(descriptor, &ticket); result != CUDA_SUCCESS)
+  if (const CUresult result = read_handle_file(descriptor, &export_handle); result != CUDA_SUCCESS)
     return result;
   constexpr const char* kName = "cuMemPoolImportFromShareableHandle";
   const std::lock_guard lock(imported_pools().mutex());
   return at_its_server(kName, [&](Session& session, uint16_t context) -> CUresult {
-    CUmemoryPool pool = imported_pools().find(session, ticket);
+    CUmemoryPool pool = imported_pools().find(session, export_handle);
     if (pool != nullptr) {
       *pool_out = pool;
       return CUDA_SUCCESS;
     }
     int device = 0;
-    const CUresult result = call_fgPoolImport(session, context, ticket.data(), &pool, &device);
+    const CUresult result =
+        call_fgPoolImport(session, context, export_handle.data(), &pool, &device);
     if (result != CUDA_SUCCESS) return result;
     device = device_from_wire(session, device);
     if (device == CU_DEVICE_INVALID) {
@@ -105,7 +106,7 @@ CUresult manual_cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void*
       source->device = device;
       source->is_import = true;
     }
-    imported_pools().enter(session, ticket, pool);
+    imported_pools().enter(session, export_handle, pool);
     *pool_out = pool;
     return CUDA_SUCCESS;
   });

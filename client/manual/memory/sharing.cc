@@ -1,11 +1,11 @@
-// Memory that processes of one job give each other. What the program passes on is a ticket of the
-// server's; the memory itself goes from worker to worker.
+// Memory that processes of one job give each other. What the program passes on is an export handle
+// of the server's; the memory itself goes from worker to worker.
 #include "client/manual/memory/sharing.h"
 
 #include <thread>
 
 #include "client/manual/apart.h"
-#include "client/manual/memory/ticket_file.h"
+#include "client/manual/memory/handle_file.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
@@ -73,9 +73,9 @@ CUresult refuse_hidden_device(const char* name) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult give_ticket_file(const char* name, const TicketBytes& ticket, bool inherited,
+CUresult give_handle_file(const char* name, const ExportHandleBytes& export_handle, bool inherited,
                           int* descriptor) {
-  auto file = make_ticket_file(ticket, inherited);
+  auto file = make_handle_file(export_handle, inherited);
   if (!file.ok()) {
     log::error("{}: {}", name, file.status().message());
     return CUDA_ERROR_OPERATING_SYSTEM;
@@ -107,13 +107,13 @@ CUresult manual_cuMemExportToShareableHandle(void* shareableHandle,
                                              unsigned long long flags) {
   if (shareableHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CallTarget target = CallTarget::of(reinterpret_cast<const void*>(handle));
-  TicketBytes ticket{};
+  ExportHandleBytes export_handle{};
   const CUresult result = sharing(target.session, [&] {
-    return call_cuMemExportToShareableHandle(target.session, target.context, ticket.data(), handle,
-                                             handleType, flags);
+    return call_cuMemExportToShareableHandle(target.session, target.context, export_handle.data(),
+                                             handle, handleType, flags);
   });
   if (result != CUDA_SUCCESS) return result;
-  return give_ticket_file("cuMemExportToShareableHandle", ticket, /*inherited=*/false,
+  return give_handle_file("cuMemExportToShareableHandle", export_handle, /*inherited=*/false,
                           static_cast<int*>(shareableHandle));
 }
 
@@ -125,15 +125,15 @@ CUresult manual_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* han
         shHandleType == CU_MEM_HANDLE_TYPE_WIN32 || shHandleType == CU_MEM_HANDLE_TYPE_WIN32_KMT;
     return of_windows ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
   }
-  TicketBytes ticket{};
+  ExportHandleBytes export_handle{};
   const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
-  if (const CUresult result = read_ticket_file(descriptor, &ticket); result != CUDA_SUCCESS)
+  if (const CUresult result = read_handle_file(descriptor, &export_handle); result != CUDA_SUCCESS)
     return result;
   constexpr const char* kName = "cuMemImportFromShareableHandle";
   const auto import = [&](Session& session, uint16_t context) {
     CUmemGenericAllocationHandle given = 0;
-    CUresult result =
-        call_cuMemImportFromShareableHandle(session, context, &given, ticket.data(), shHandleType);
+    CUresult result = call_cuMemImportFromShareableHandle(session, context, &given,
+                                                          export_handle.data(), shHandleType);
     if (result != CUDA_SUCCESS) return result;
     CUmemAllocationProp properties{};
     result = call_cuMemGetAllocationPropertiesFromHandle(session, context, &properties, given);

@@ -24,16 +24,17 @@ inline void after_copies(Worker& worker, std::function<void()> reply) {
 }
 
 template <typename Results>
-void send_ticket(Worker& worker, const wire::FrameHeader& header, const Ticket& ticket,
-                 void (Results::Builder::*set)(capnp::Data::Reader)) {
+void send_export_handle(Worker& worker, const wire::FrameHeader& header,
+                        const ExportHandle& export_handle,
+                        void (Results::Builder::*set)(capnp::Data::Reader)) {
   rpc::Responder::Frame frame(worker.responder(), header,
-                              schema::fixed_bytes<Results>() + sizeof ticket);
-  (frame.template init<Results>().*set)(wire::as_data(&ticket, sizeof ticket));
+                              schema::fixed_bytes<Results>() + sizeof export_handle);
+  (frame.template init<Results>().*set)(wire::as_data(&export_handle, sizeof export_handle));
   (void)frame.send(CUDA_SUCCESS);
 }
 
-inline std::span<const std::byte> ticket_in(const void* handle) {
-  return {static_cast<const std::byte*>(handle), sizeof(Ticket)};
+inline std::span<const std::byte> export_handle_in(const void* handle) {
+  return {static_cast<const std::byte*>(handle), sizeof(ExportHandle)};
 }
 
 }  // namespace fargpu::server

@@ -1,4 +1,4 @@
-#include "client/manual/memory/ticket_file.h"
+#include "client/manual/memory/handle_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,15 +18,15 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 
 struct Content {
   char magic[sizeof kMagic];
-  TicketBytes ticket;
+  ExportHandleBytes export_handle;
 };
 
 }  // namespace
 
-Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited) {
+Result<Fd> make_handle_file(const ExportHandleBytes& export_handle, bool inherited) {
   Content content{};
   std::memcpy(content.magic, kMagic, sizeof kMagic);
-  content.ticket = ticket;
+  content.export_handle = export_handle;
   const unsigned flags = MFD_ALLOW_SEALING | (inherited ? 0 : MFD_CLOEXEC);
   // The program gets the number: the lowest that is none of the standard ones.
   const descriptors::StandardTaken taken;
@@ -44,7 +44,7 @@ Result<Fd> make_ticket_file(const TicketBytes& ticket, bool inherited) {
   return file;
 }
 
-CUresult read_ticket_file(int descriptor, TicketBytes* ticket) {
+CUresult read_handle_file(int descriptor, ExportHandleBytes* export_handle) {
   struct stat about {};
   Content content{};
   if (descriptor == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -55,7 +55,7 @@ CUresult read_ticket_file(int descriptor, TicketBytes* ticket) {
       std::memcmp(content.magic, kMagic, sizeof kMagic) != 0) {
     return CUDA_ERROR_UNKNOWN;
   }
-  *ticket = content.ticket;
+  *export_handle = content.export_handle;
   return CUDA_SUCCESS;
 }
 
