@@ -1,5 +1,6 @@
-// Where in the program calls waited (FARGPU_REPORT_WHERE=1): counts by function and call site, for the
-// report. On: a look at the stack and a lock for each call that waited, on its way out. Any thread.
+// Where in the program calls waited (FARGPU_REPORT_WHERE=1): counts by function and call site, for
+// the report. On: a look at the stack and a lock for each call that waited, on its way out. Any
+// thread.
 #pragma once
 
 #include <atomic>

@@ -20,8 +20,8 @@ CUresult give_handle_file(const char* name, const ExportHandleBytes& export_hand
 // Refuses memory of a device that CUDA_VISIBLE_DEVICES hides, with a line for call `name`.
 CUresult refuse_hidden_device(const char* name);
 
-// Runs import(session, context) for the session whose server gave the export handle out: the current
-// one, or else another one. CUDA_ERROR_NOT_PERMITTED, which is said: none did.
+// Runs import(session, context) for the session whose server gave the export handle out: the
+// current one, or else another one. CUDA_ERROR_NOT_PERMITTED, which is said: none did.
 CUresult at_its_server(const char* name,
                        const std::function<CUresult(Session&, uint16_t context)>& import);
 
