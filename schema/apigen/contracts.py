@@ -48,12 +48,7 @@ def capnp(chapter, types):
 
 def exports_map(api):
     """ELF version script of libcuda.so.1: exactly the symbols of a driver (api/symbols.txt)."""
-    symbols = sorted(s for f in api.functions for s, _ in f.symbols)
-    return (
-        "# Made by `apigen generate`; do not edit.\n{\n  global:\n"
-        + "".join(f"    {s};\n" for s in symbols)
-        + "  local: *;\n};\n"
-    )
+    return nvml_contracts.version_script(s for f in api.functions for s, _ in f.symbols)
 
 
 def coverage(api):

@@ -5,7 +5,7 @@ from pathlib import Path
 from . import names, prototype
 from .arguments import resolve
 from .errors import DescriptionError
-from .loader import load_yaml
+from .loader import load_chapter, load_yaml, refuse_doubles
 from .model import Api, Chapter, Function
 from .nvml import describe as describe_nvml
 from .types import Types
@@ -235,11 +235,7 @@ def _check_wire(function):
 
 
 def _chapter(path, root, types, internal):
-    entries = load_yaml(path, root)
-    if not isinstance(entries, list):
-        raise DescriptionError(f"{path.name}:1", "a chapter is a list of functions")
-    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
-    title = first.lstrip("# ").rstrip(".") if first.startswith("#") else path.stem
+    title, entries = load_chapter(path, root)
     return Chapter(path.stem, title, [_function(e, path.stem, types, internal) for e in entries])
 
 
@@ -288,11 +284,7 @@ def load(schema_dir, complete=True):
     listed = (api_dir / "symbols.txt").read_text(encoding="utf-8").split() if complete else []
     results = load_yaml(api_dir / "results.yml", root) if (api_dir / "results.yml").exists() else {}
     api = Api(chapters, types, listed, results, describe_nvml.load(root))
-    seen = {}
-    for f in api.functions:
-        if f.name in seen:
-            raise DescriptionError(f.where, f"{f.name} is already described at {seen[f.name]}")
-        seen[f.name] = f.where
+    refuse_doubles(api.functions)
     _check_vias(api)
     if complete:
         _check_symbols(api)

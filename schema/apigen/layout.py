@@ -9,7 +9,7 @@ import hashlib
 import re
 
 
-def _expression(text, f):
+def expression(text, f):
     """A length with positions instead of parameter names."""
     for position, a in enumerate(f.arguments):
         text = re.sub(rf"\b{a.name}\b", f"${position}", text)
@@ -34,7 +34,7 @@ def _argument(f, a, types):
         parts.append(a.capnp)
     for key in ("length", "count"):
         if getattr(a, key):
-            parts.append(f"{key}({_expression(getattr(a, key), f)})")
+            parts.append(f"{key}({expression(getattr(a, key), f)})")
     parts += [word for word in ("optional", "bulk") if getattr(a, word)]
     parts += [f"{key} {getattr(a, key)}" for key in ("creates", "destroys") if getattr(a, key)]
     parts += [f"location {member}" for member in a.locations]

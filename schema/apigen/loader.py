@@ -45,6 +45,24 @@ def _construct(node, name):
     return _SCALARS.construct_object(node)
 
 
+def load_chapter(path, root):
+    """(title, entries) of a file that is a list of functions below a line with its title."""
+    entries = load_yaml(path, root)
+    if not isinstance(entries, list):
+        raise DescriptionError(f"{path.name}:1", "a chapter is a list of functions")
+    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+    return first.lstrip("# ").rstrip(".") if first.startswith("#") else path.stem, entries
+
+
+def refuse_doubles(functions):
+    """Each is described once."""
+    seen = {}
+    for f in functions:
+        if f.name in seen:
+            raise DescriptionError(f.where, f"{f.name} is already described at {seen[f.name]}")
+        seen[f.name] = f.where
+
+
 def load_yaml(path, root=None):
     """The document in `path`; positions name the file relative to `root`."""
     path = Path(path)

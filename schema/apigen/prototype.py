@@ -24,11 +24,6 @@ class Parameter:
     def declaration(self):
         return f"{self.ctype} {self.name}"
 
-    @property
-    def target(self):
-        """What the pointer points to ("int" of "const int*")."""
-        return self.base + "*" * (self.stars - 1)
-
 
 class Signature:
     """The parameters of a function as C++, for classes with a list `arguments`."""

@@ -30,12 +30,11 @@ def assign(library, entries, kept=None):
     return registry.assign_numbers(functions, entries, entries if kept is None else kept, FIRST)
 
 
-def exports_map(library):
-    """ELF version script of libnvidia-ml.so.1: exactly the described names."""
-    symbols = sorted(f.name for f in library.functions)
+def version_script(symbols):
+    """For ELF: a library that exports exactly these."""
     return (
         "# Made by `apigen generate`; do not edit.\n{\n  global:\n"
-        + "".join(f"    {s};\n" for s in symbols)
+        + "".join(f"    {s};\n" for s in sorted(symbols))
         + "  local: *;\n};\n"
     )
 
@@ -70,6 +69,6 @@ def all_contracts(library):
     if not library.functions:
         return {}
     return {
-        "schema/generated/nvml_exports.map": exports_map(library),
+        "schema/generated/nvml_exports.map": version_script(f.name for f in library.functions),
         "docs/coverage-nvml.md": coverage(library),
     }

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from .. import prototype
 from ..errors import DescriptionError
-from ..loader import load_yaml
-from .model import DEVICE, Argument, Chapter, Function, Library
+from ..loader import load_chapter, load_yaml, refuse_doubles
+from ..model import Chapter
+from .model import DEVICE, Argument, Function, Library
 from .structs import Structs
 
 CALLS = ("sync", "local", "manual", "denied", "unsupported")
@@ -180,11 +181,7 @@ def _function(entry, chapter, types):
 
 
 def _chapter(path, root, types):
-    entries = load_yaml(path, root)
-    if not isinstance(entries, list):
-        raise DescriptionError(f"{path.name}:1", "a chapter is a list of functions")
-    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
-    title = first.lstrip("# ").rstrip(".") if first.startswith("#") else path.stem
+    title, entries = load_chapter(path, root)
     return Chapter(path.stem, title, [_function(e, path.stem, types) for e in entries])
 
 
@@ -232,11 +229,7 @@ def load(schema_dir):
     types = _types(types, root)
     paths = [p for p in sorted(folder.glob("*.yml")) if p.stem != "types"]
     library = Library([_chapter(p, root, types) for p in paths], types["layouts"])
-    seen = {}
-    for f in library.functions:
-        if f.name in seen:
-            raise DescriptionError(f.where, f"{f.name} is already described at {seen[f.name]}")
-        seen[f.name] = f.where
+    refuse_doubles(library.functions)
     _check_vias(library)
     _check_symbols(library, set((folder / "symbols.txt").read_text(encoding="utf-8").split()))
     return library

@@ -4,20 +4,15 @@ Types are named: their layout is part of NVML's ABI. Names of parameters do not 
 """
 
 import hashlib
-import re
 
-
-def _expression(text, f):
-    for position, a in enumerate(f.arguments):
-        text = re.sub(rf"\b{a.name}\b", f"${position}", text)
-    return text
+from ..layout import expression
 
 
 def _argument(f, a):
     parts = [a.direction, a.shape, a.base]
     for key in ("length", "count"):
         if getattr(a, key):
-            parts.append(f"{key}({_expression(getattr(a, key), f)})")
+            parts.append(f"{key}({expression(getattr(a, key), f)})")
     if a.optional:
         parts.append("optional")
     # A version more is no other message: an older end refuses it by its number.

@@ -1,4 +1,4 @@
-"""The description of NVML as objects: Library -> Chapter -> Function -> Argument.
+"""The description of NVML as objects: Library -> Chapter (../model.py) -> Function -> Argument.
 
 Made by describe.py; judged there, only read elsewhere.
 """
@@ -60,22 +60,6 @@ class Function(Signature):
     @property
     def supported(self):
         return self.call not in ("unsupported", "denied")
-
-    def argument(self, name):
-        return next((a for a in self.arguments if a.name == name), None)
-
-
-@dataclass
-class Chapter:
-    """A file of the description."""
-
-    name: str
-    title: str
-    functions: list
-
-    @property
-    def messages(self):
-        return [f for f in self.functions if f.wire]
 
 
 @dataclass
