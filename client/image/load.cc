@@ -19,13 +19,14 @@
 #include "common/host/sha256.h"
 #include "generated/client/wire/internal.h"
 #include "generated/schema/opcodes.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
 
-constexpr unsigned kMaxLogBytes = 64 << 10;
-constexpr unsigned kMaxParameters = 4096;
-constexpr size_t kMaxNamesBytes = 1 << 20;
+using schema::kMaxLogBytes;
+using schema::kMaxParameters;
+static_assert(kFunctionAttributes == schema::kFunctionAttributes);
 
 CUresult image_error(const Status& status) {
   log::warn("{}", status.message());
@@ -352,7 +353,7 @@ CUresult function_names(Session& session, const ImageRecord& image,
                         std::vector<std::string>* names) {
   unsigned count = 0;
   size_t bytes = 0;
-  std::string text(kMaxNamesBytes, '\0');
+  std::string text(schema::kMaxNamesBytes, '\0');
   const bool library = image.kind() == rpc::HandleKind::kLibrary;
   const CUresult result =
       wire::fgImageNames(session, current_context_id(), image.id, library ? 1 : 0, UINT32_MAX,

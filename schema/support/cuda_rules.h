@@ -10,6 +10,12 @@ namespace fargpu::schema {
 
 // Parameters of a kernel: what a driver takes at most (CUDA 12.1 and later).
 inline constexpr size_t kMaxParameterBytes = 32764;
+// What the ends tell each other at most: of a kernel, a launch, an image.
+inline constexpr unsigned kMaxParameters = 4096;
+inline constexpr size_t kFunctionAttributes = 17;  // CU_FUNC_ATTRIBUTE_* 0 .. 16
+inline constexpr unsigned kMaxLaunchAttributes = 32;
+inline constexpr unsigned kMaxLogBytes = 64 << 10;
+inline constexpr size_t kMaxNamesBytes = 1 << 20;
 // So many graphs may be inside of each other.
 inline constexpr unsigned kMaxGraphDepth = 16;
 

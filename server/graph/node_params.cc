@@ -7,7 +7,7 @@
 namespace fargpu::server {
 namespace {
 
-constexpr size_t kMaxAttributes = 32, kMaxOperations = 256;
+constexpr size_t kMaxOperations = 256;
 
 }  // namespace
 
@@ -57,8 +57,8 @@ CUresult KernelParams::take(const GraphParts& parts, CUcontext context,
 }
 
 std::vector<CUlaunchAttribute> attributes_of(schema::graph::Kernel::Reader kernel) {
-  auto attributes =
-      read_all<CUlaunchAttribute>(kernel.getAttributes(), kMaxAttributes, "wrong attributes");
+  auto attributes = read_all<CUlaunchAttribute>(kernel.getAttributes(),
+                                                schema::kMaxLaunchAttributes, "wrong attributes");
   for (const CUlaunchAttribute& attribute : attributes) {
     require(attribute.id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
                 attribute.id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "schema/support/cuda_rules.h"
+
 namespace fargpu::server {
 
 inline constexpr unsigned kMaxJitOptions = 64;
-inline constexpr unsigned kMaxLogBytes = 64 << 10;
+using schema::kMaxLogBytes;
 
 // JIT options whose value is a plain number. The others are left out: logs are handled here, an
 // elapsed time is the client's to tell, counts belong to arrays of pointers, which it refuses.

@@ -9,12 +9,12 @@
 
 #include "common/fatbin/contents.h"
 #include "common/fatbin/prelinked.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::server {
 namespace {
 
-// No kernel has more, and no parameter is larger.
-constexpr size_t kMaxParameters = 4096;
+// No parameter is larger.
 constexpr uint64_t kMaxParameterBytes = 32768;
 
 template <typename T>
@@ -82,7 +82,7 @@ std::optional<ParameterLayout> read_attributes(std::string_view info) {
     const auto ordinal = *load<uint16_t>(value, kOrdinalAt);
     const auto word = *load<uint32_t>(value, kSizeAt);
     const uint32_t size = number == kParameter ? word >> 18 : word & 0xffffff;
-    if (ordinal >= kMaxParameters || size > kMaxParameterBytes) return std::nullopt;
+    if (ordinal >= schema::kMaxParameters || size > kMaxParameterBytes) return std::nullopt;
     if (layout.offsets.size() <= ordinal) {
       layout.offsets.resize(ordinal + 1u);
       layout.sizes.resize(ordinal + 1u);
@@ -189,7 +189,8 @@ std::optional<ParameterLayout> read_parameters(Words& words) {
         const uint64_t unit = alignment != 0 ? alignment : type;
         const uint64_t offset = (end + unit - 1) / unit * unit;
         end = offset + type * count;
-        if (end > kMaxParameterBytes || layout.sizes.size() >= kMaxParameters) return std::nullopt;
+        if (end > kMaxParameterBytes || layout.sizes.size() >= schema::kMaxParameters)
+          return std::nullopt;
         layout.offsets.push_back(static_cast<unsigned>(offset));
         layout.sizes.push_back(static_cast<unsigned>(type * count));
         type = 0;

@@ -12,6 +12,7 @@
 #include "generated/server/internal_decode.h"
 #include "generated/server/library_decode.h"
 #include "generated/server/module_decode.h"
+#include "schema/support/cuda_rules.h"
 #include "server/image/driver_image.h"
 #include "server/image/image_cache.h"
 #include "server/image/jit_options.h"
@@ -21,11 +22,6 @@
 
 namespace fargpu::server {
 namespace {
-
-constexpr unsigned kMaxParameters = 4096;
-constexpr size_t kMaxNamesBytes = 1 << 20;
-// CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK .. the last one of CUDA 13.0
-constexpr int kAttributeCount = 17;
 
 // Drivers tell an index past the last parameter by this error, which has other reasons, too: of a
 // kernel without parameters they cannot be told apart. A driver that lacks the call says nothing of
@@ -37,14 +33,14 @@ bool may_be_past_the_last(CUresult result) {
 // What the client caches about one kernel.
 struct KernelFacts {
   ParameterLayout layout;
-  std::array<int, kAttributeCount> attributes{};
+  std::array<int, schema::kFunctionAttributes> attributes{};
 
   // `from_image`: what is known without the driver; null: nothing. An error of the first parameter,
   // other than that there is none, is the result: the driver cannot load the kernel, for example.
   template <typename ParamInfo, typename Attribute>
   CUresult learn(ParamInfo param_info, Attribute attribute, const ParameterLayout* from_image) {
     if (from_image != nullptr) layout = *from_image;
-    for (unsigned i = 0; from_image == nullptr && i < kMaxParameters; ++i) {
+    for (unsigned i = 0; from_image == nullptr && i < schema::kMaxParameters; ++i) {
       size_t offset = 0;
       size_t size = 0;
       const CUresult result = param_info(i, &offset, &size);
@@ -53,7 +49,7 @@ struct KernelFacts {
       layout.offsets.push_back(static_cast<unsigned>(offset));
       layout.sizes.push_back(static_cast<unsigned>(size));
     }
-    for (int i = 0; i < kAttributeCount; ++i) {
+    for (size_t i = 0; i < attributes.size(); ++i) {
       if (attribute(&attributes[i], static_cast<CUfunction_attribute>(i)) != CUDA_SUCCESS)
         attributes[i] = -1;
     }
@@ -184,7 +180,7 @@ std::string join_names(const std::vector<Handle>& handles, Name name, unsigned* 
     const char* text = nullptr;
     if (name(&text, handle) != CUDA_SUCCESS || text == nullptr) continue;
     const size_t bytes = std::strlen(text) + 1;
-    if (names.size() + bytes > kMaxNamesBytes) break;
+    if (names.size() + bytes > schema::kMaxNamesBytes) break;
     names.append(text, bytes);
     ++*count;
   }

@@ -14,8 +14,6 @@
 namespace fargpu::server {
 namespace {
 
-constexpr unsigned kMaxAttributes = 32;
-
 // The event that the launch records because of the attribute; null: none.
 CUevent* event_of(CUlaunchAttribute& attribute) {
   switch (attribute.id) {
@@ -35,7 +33,8 @@ class Attributes {
     if (count > 0) std::memcpy(buffer_.data(), attributes, count * sizeof(CUlaunchAttribute));
   }
   static bool has_right_size(unsigned count, capnp::Data::Reader data) {
-    return count <= kMaxAttributes && data.size() == count * sizeof(CUlaunchAttribute);
+    return count <= schema::kMaxLaunchAttributes &&
+           data.size() == count * sizeof(CUlaunchAttribute);
   }
   // Replaces event ids by the driver's events; refuses what could hold a pointer of the client.
   CUresult admit(Worker& worker) {
@@ -78,7 +77,7 @@ class Attributes {
   };
   schema::SmallBuffer<CUlaunchAttribute> buffer_;
   unsigned count_;
-  Recorded records_[kMaxAttributes];
+  Recorded records_[schema::kMaxLaunchAttributes];
   unsigned record_count_ = 0;
 };
 
@@ -103,7 +102,8 @@ template <typename Results, typename Arguments, typename Ask>
 Status clusters(Worker& worker, const Request& request, const Arguments& given, Ask ask,
                 void (Results::Builder::*set)(int32_t)) {
   CUlaunchConfig config = *given.config;
-  if (config.numAttrs > kMaxAttributes) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+  if (config.numAttrs > schema::kMaxLaunchAttributes)
+    return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
   Attributes attributes(config.numAttrs, config.attrs);
   FARGPU_ANSWER_UNLESS_SUCCESS(attributes.admit(worker));
   if (config.numAttrs > 0) config.attrs = attributes.data();

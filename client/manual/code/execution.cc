@@ -17,6 +17,7 @@
 #include "common/wire/fixed_message.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
+#include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
 namespace {
@@ -177,9 +178,8 @@ CUresult manual_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, voi
                                  void** extra) {
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  constexpr unsigned kMaxAttributes = 32;
-  if (config->numAttrs > kMaxAttributes) return CUDA_ERROR_INVALID_VALUE;
-  std::array<CUlaunchAttribute, kMaxAttributes> attributes;
+  if (config->numAttrs > schema::kMaxLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
+  std::array<CUlaunchAttribute, schema::kMaxLaunchAttributes> attributes;
   std::copy_n(config->attrs, config->numAttrs, attributes.begin());
   const std::span used(attributes.data(), config->numAttrs);
   const CallTarget target = CallTarget::of(config->hStream);
