@@ -11,28 +11,23 @@ SHAPES = {
 }
 
 
-def _bad(notes, entry, function, parameter, message):
-    where = notes.where if notes else entry.where
-    raise DescriptionError(where, f"{function}: {parameter}: {message}")
-
-
 # Where the worker receives bulk of a request: memory of its own, memory that is pinned in the
 # frame's context, or the place that an earlier call has named for it.
 BULK = {True: "staging", "pinned": "pinned", "named": "named"}
 
 
-def _bulk(notes, entry, function, parameter):
+def _bulk(notes, bad):
     given = notes.get("bulk", False)
     if given is False:
         return ""
     if given not in BULK:
-        _bad(notes, entry, function, parameter, f"bulk: '{given}' is none of true, pinned, named")
+        bad(f"bulk: '{given}' is none of true, pinned, named")
     if given is not True and "in" not in notes:
-        _bad(notes, entry, function, parameter, f"bulk: {given} is for inputs")
+        bad(f"bulk: {given} is for inputs")
     return BULK[given]
 
 
-def _plain_input(parameter, notes, entry, function, types):
+def _plain_input(parameter, notes, bad, types):
     shape = types.value_shape(parameter.base) if parameter.stars == 0 else None
     if shape is None:
         hint = (
@@ -40,24 +35,18 @@ def _plain_input(parameter, notes, entry, function, types):
             if parameter.stars
             else "its type is not in types.yml"
         )
-        _bad(notes, entry, function, parameter.name, f"'{parameter.ctype}' cannot travel: {hint}")
+        bad(f"'{parameter.ctype}' cannot travel: {hint}")
     argument = Argument(
         parameter.name, parameter.ctype, parameter.base, shape[0], capnp=shape[1], kind=shape[2]
     )
     destroys = (notes or {}).get("destroys", "")
     if destroys == "allocation":
         if parameter.base != "CUdeviceptr":
-            _bad(notes, entry, function, parameter.name, "destroys: allocation needs a CUdeviceptr")
+            bad("destroys: allocation needs a CUdeviceptr")
         argument.destroys = destroys
     elif destroys:
         if argument.kind != destroys:
-            _bad(
-                notes,
-                entry,
-                function,
-                parameter.name,
-                f"destroys: {destroys}, but the handle is a {argument.kind or 'value'}",
-            )
+            bad(f"destroys: {destroys}, but the handle is a {argument.kind or 'value'}")
         argument.destroys = destroys
     return argument
 
@@ -77,24 +66,12 @@ def _struct_array(a, member, array):
     )
 
 
-def _with_direction(parameter, direction, notes, entry, function, parameters, types):
+def _with_direction(parameter, direction, notes, bad, parameters, types):
     shape = notes[direction]
     if shape not in SHAPES[direction]:
-        _bad(
-            notes,
-            entry,
-            function,
-            parameter.name,
-            f"{direction}: '{shape}' is none of {', '.join(SHAPES[direction])}",
-        )
+        bad(f"{direction}: '{shape}' is none of {', '.join(SHAPES[direction])}")
     if parameter.stars < 1:
-        _bad(
-            notes,
-            entry,
-            function,
-            parameter.name,
-            f"{direction}: {shape} needs a pointer, not '{parameter.ctype}'",
-        )
+        bad(f"{direction}: {shape} needs a pointer, not '{parameter.ctype}'")
     a = Argument(
         parameter.name,
         parameter.ctype,
@@ -103,21 +80,21 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
         direction,
         capnp="Data",
         optional=bool(notes.get("optional")),
-        bulk=_bulk(notes, entry, function, parameter.name),
+        bulk=_bulk(notes, bad),
         length=str(notes.get("len", "")),
         count=str(notes.get("count", "")),
     )
     if direction != "in" and parameter.const:
-        _bad(notes, entry, function, parameter.name, "an output cannot be const")
+        bad("an output cannot be const")
     if shape in ("array", "bytes") or (shape == "cstr" and direction == "out"):
         if not a.length:
-            _bad(notes, entry, function, parameter.name, f"{direction}: {shape} needs 'len'")
+            bad(f"{direction}: {shape} needs 'len'")
     elif a.length:
-        _bad(notes, entry, function, parameter.name, f"{direction}: {shape} has no 'len'")
+        bad(f"{direction}: {shape} has no 'len'")
     if a.bulk and shape != "bytes":
-        _bad(notes, entry, function, parameter.name, "only bytes travel as bulk")
+        bad("only bytes travel as bulk")
     if a.count and a.count not in {p.name for p in parameters}:
-        _bad(notes, entry, function, parameter.name, f"count: no parameter '{a.count}'")
+        bad(f"count: no parameter '{a.count}'")
     if shape == "cstr":
         a.capnp = "Text"
     elif shape == "address":
@@ -128,45 +105,27 @@ def _with_direction(parameter, direction, notes, entry, function, parameters, ty
             or not types.is_plain(parameter.base)
             or (shape == "struct" and parameter.base not in types.structs)
         ):
-            _bad(
-                notes,
-                entry,
-                function,
-                parameter.name,
-                f"'{parameter.base}' is not a plain type of types.yml",
-            )
+            bad(f"'{parameter.base}' is not a plain type of types.yml")
         info = types.structs.get(parameter.base) or {}
         a.locations, a.clear = info.get("locations", []), info.get("clear", [])
         arrays = info.get("arrays") or {}
         if arrays and ((direction, shape) != ("in", "struct") or a.optional):
-            _bad(
-                notes,
-                entry,
-                function,
-                parameter.name,
-                f"'{parameter.base}' has arrays inside: it goes in, alone, and is there",
-            )
+            bad(f"'{parameter.base}' has arrays inside: it goes in, alone, and is there")
         a.members = [_struct_array(a, member, array) for member, array in arrays.items()]
     elif shape in ("value", "devptr", "handle"):
         found = types.value_shape(parameter.base) if parameter.stars == 1 else None
         if found is None or (shape == "handle") != (found[0] == "handle") or found[0] == "device":
-            _bad(notes, entry, function, parameter.name, f"'{parameter.ctype}' is no {shape}")
+            bad(f"'{parameter.ctype}' is no {shape}")
         a.shape, a.capnp, a.kind = found
     creates = notes.get("creates", "")
     if a.shape == "handle" and creates != a.kind:
-        _bad(notes, entry, function, parameter.name, f"out: {shape} needs 'creates: {a.kind}'")
+        bad(f"out: {shape} needs 'creates: {a.kind}'")
     if creates == "allocation":
         if shape != "devptr" or not notes.get("size"):
-            _bad(
-                notes,
-                entry,
-                function,
-                parameter.name,
-                "creates: allocation needs 'out: devptr' and 'size'",
-            )
+            bad("creates: allocation needs 'out: devptr' and 'size'")
         a.size = str(notes["size"])
     elif creates and a.shape != "handle":
-        _bad(notes, entry, function, parameter.name, f"creates: {creates} needs 'out: handle'")
+        bad(f"creates: {creates} needs 'out: handle'")
     a.creates = creates
     return a
 
@@ -176,12 +135,17 @@ def resolve(parameter, entry, function, parameters, types, wired):
     if not wired:
         return Argument(parameter.name, parameter.ctype, parameter.base, "opaque")
     notes = (entry.get("args") or {}).get(parameter.name)
+
+    def bad(message):
+        where = (notes or entry).where
+        raise DescriptionError(where, f"{function}: {parameter.name}: {message}")
+
     for key in notes or ():
         if key not in KEYS:
-            _bad(notes, entry, function, parameter.name, f"unknown key '{key}'")
+            bad(f"unknown key '{key}'")
     directions = [d for d in ("in", "out", "inout") if d in (notes or {})]
     if len(directions) > 1:
-        _bad(notes, entry, function, parameter.name, "more than one of in, out, inout")
+        bad("more than one of in, out, inout")
     if directions:
-        return _with_direction(parameter, directions[0], notes, entry, function, parameters, types)
-    return _plain_input(parameter, notes, entry, function, types)
+        return _with_direction(parameter, directions[0], notes, bad, parameters, types)
+    return _plain_input(parameter, notes, bad, types)

@@ -83,24 +83,24 @@ def _function(entry, chapter, types, internal):
         )
     where = entry.where
     name, parameters = prototype.parse(entry["fn"], entry.at("fn"))
+
+    def bad(key, message):
+        raise DescriptionError(entry.at(key), f"{name}: {message}")
+
     for key in entry:
         if key not in KEYS:
-            raise DescriptionError(entry.at(key), f"{name}: unknown key '{key}'")
+            bad(key, f"unknown key '{key}'")
     if "call" not in entry:
-        raise DescriptionError(where, f"{name}: 'call' is missing")
+        bad("", "'call' is missing")
     if name.startswith("fg") != internal:
-        raise DescriptionError(
-            where, f"{name}: names of our own calls, and only they, begin with fg"
-        )
+        bad("", "names of our own calls, and only they, begin with fg")
     call = _choice(entry, "call", CALLS, None)
     client = _choice(entry, "client", ("generated", "manual"), "generated")
     server = _choice(entry, "server", ("generated", "manual"), "generated")
     twins = entry.get("twins", [])
     for twin in twins:
         if twin not in names.PER_THREAD_SUFFIXES:
-            raise DescriptionError(
-                entry.at("twins"), f"{name}: twin '{twin}' is neither ptsz nor ptds"
-            )
+            bad("twins", f"twin '{twin}' is neither ptsz nor ptds")
     wired = (
         call in WIRES
         or (call == "manual" and ("args" in entry or "wire" in entry))
@@ -108,46 +108,36 @@ def _function(entry, chapter, types, internal):
     )
     wire = (call if call in WIRES else _choice(entry, "wire", WIRES, "sync")) if wired else ""
     if "wire" in entry and call != "manual":
-        raise DescriptionError(entry.at("wire"), f"{name}: 'wire' belongs to call: manual")
+        bad("wire", "'wire' belongs to call: manual")
     if "why" not in entry and (
         call in ("local", "manual", "retired", "unsupported") or "manual" in (client, server)
     ):
-        raise DescriptionError(where, f"{name}: a reason is needed ('why')")
+        bad("", "a reason is needed ('why')")
     if not wired and ("args" in entry or server == "manual"):
-        raise DescriptionError(
-            where, f"{name}: 'args' and 'server' need a message, and call: {call} has none"
-        )
+        bad("", f"'args' and 'server' need a message, and call: {call} has none")
     for key in ("queues", "drains", "works", "submits", "synchronises", "meaning"):
         if entry.get(key) and not wired:
-            raise DescriptionError(
-                entry.at(key), f"{name}: '{key}' needs a message, and call: {call} has none"
-            )
+            bad(key, f"'{key}' needs a message, and call: {call} has none")
     if "header" in entry and call != "unsupported":
-        raise DescriptionError(entry.at("header"), f"{name}: 'header' belongs to call: unsupported")
+        bad("header", "'header' belongs to call: unsupported")
     valid = entry.get("valid") or {}
     if valid and not wired:
-        raise DescriptionError(
-            entry.at("valid"), f"{name}: 'valid' needs a message, and call: {call} has none"
-        )
+        bad("valid", f"'valid' needs a message, and call: {call} has none")
     meaning = entry.get("meaning", 2)
     if not isinstance(meaning, int) or meaning < 2:
-        raise DescriptionError(entry.at("meaning"), f"{name}: 'meaning' counts from 2")
+        bad("meaning", "'meaning' counts from 2")
     if "handle" in entry and entry.get("needs") != "handle":
-        raise DescriptionError(entry.at("handle"), f"{name}: 'handle' belongs to needs: handle")
+        bad("handle", "'handle' belongs to needs: handle")
     session = entry.get("session", "")
     if session not in ("", "current") and session not in {
         p.name for p in parameters if p.ctype == "CUdeviceptr"
     }:
-        raise DescriptionError(
-            entry.at("session"), f"{name}: session: '{session}' is no device pointer of it"
-        )
+        bad("session", f"session: '{session}' is no device pointer of it")
     via = entry.get("via", "")
     if via and call != "local":
-        raise DescriptionError(entry.at("via"), f"{name}: 'via' belongs to call: local")
+        bad("via", "'via' belongs to call: local")
     if not internal and not isinstance(entry.get("since"), int):
-        raise DescriptionError(
-            where, f"{name}: 'since' (version of this ABI, for example 11020) is missing"
-        )
+        bad("", "'since' (version of this ABI, for example 11020) is missing")
     arguments = [resolve(p, entry, name, parameters, types, bool(wired)) for p in parameters]
     for key in entry.get("args") or ():
         if key not in {p.name for p in parameters}:
@@ -183,7 +173,7 @@ def _function(entry, chapter, types, internal):
         meaning=entry.get("meaning", 0),
     )
     if function.needs == "handle" and not function.handle_expression:
-        raise DescriptionError(where, f"{name}: needs: handle, but there is none")
+        bad("", "needs: handle, but there is none")
     _check_wire(function)
     return function
 
@@ -191,47 +181,33 @@ def _function(entry, chapter, types, internal):
 def _check_wire(function):
     if not function.wire:
         return
+
+    def bad(message):
+        raise DescriptionError(function.where, f"{function.name}: {message}")
+
     for key in ("queues", "works"):
         if getattr(function, key) and function.stream is None:
-            raise DescriptionError(function.where, f"{function.name}: '{key}' needs one stream")
+            bad(f"'{key}' needs one stream")
     if function.synchronises and function.wire != "sync":
-        raise DescriptionError(
-            function.where,
-            f"{function.name}: 'synchronises' needs an answer, and call: {function.wire} waits "
-            "for none",
-        )
+        bad(f"'synchronises' needs an answer, and call: {function.wire} waits for none")
     if function.synchronises == "stream" and function.stream is None:
-        raise DescriptionError(
-            function.where, f"{function.name}: 'synchronises: stream' needs one stream"
-        )
+        bad("'synchronises: stream' needs one stream")
     outputs = function.reply_fields or function.bulk_out
     if function.wire != "sync" and outputs:
-        raise DescriptionError(
-            function.where, f"{function.name}: call: {function.wire} cannot bring outputs back"
-        )
+        bad(f"call: {function.wire} cannot bring outputs back")
     if function.wire == "deferred" and not function.created:
-        raise DescriptionError(
-            function.where, f"{function.name}: call: deferred needs a created handle"
-        )
+        bad("call: deferred needs a created handle")
     bulk = [a.direction for a in function.arguments if a.bulk]
     if len(bulk) != len(set(bulk)):
-        raise DescriptionError(
-            function.where, f"{function.name}: at most one bulk input and one bulk output"
-        )
+        bad("at most one bulk input and one bulk output")
     if function.internal and any(
         a.members or (a.direction != "in" and a.locations) for a in function.arguments
     ):
-        raise DescriptionError(
-            function.where,
-            f"{function.name}: an internal call has no arrays in structs, and brings back no "
-            "location",
-        )
+        bad("an internal call has no arrays in structs, and brings back no location")
     if not function.server_manual and any(
         a.bulk or (a.shape == "cstr" and a.direction != "in") for a in function.arguments
     ):
-        raise DescriptionError(
-            function.where, f"{function.name}: bulk and text outputs need 'server: manual'"
-        )
+        bad("bulk and text outputs need 'server: manual'")
 
 
 def _chapter(path, root, types, internal):
