@@ -182,23 +182,25 @@ TEST_F(TouchedPagesTest, NewsCloseEverythingElseWhileWorkMayRun) {
 }
 
 TEST_F(TouchedPagesTest, WhatIsOpenIsClosedAfterAWhileOfWork) {
+  // On a busy machine the while is over before the first look.
+  const auto look_until_closed = [this] {
+    if (const auto due = pages_.look()) {
+      EXPECT_LT(gate_->count_closed(), kBlocks);
+      std::this_thread::sleep_until(*due);
+      EXPECT_FALSE(pages_.look());
+    }
+    EXPECT_EQ(gate_->count_closed(), kBlocks);
+  };
   EXPECT_FALSE(pages_.look());
-  work();
-  auto due = pages_.look();
-  ASSERT_TRUE(due);
   EXPECT_EQ(gate_->count_closed(), 0u);
-  std::this_thread::sleep_until(*due);
-  EXPECT_FALSE(pages_.look());
-  EXPECT_EQ(gate_->count_closed(), kBlocks);
+  work();
+  look_until_closed();
   work();
   EXPECT_FALSE(pages_.look()) << "nothing is open";
   worker_.memory()[0] = 1_b;
   EXPECT_EQ(at(0), 1_b);
   worker_.memory()[0] = 2_b;
-  due = pages_.look();
-  ASSERT_TRUE(due);
-  std::this_thread::sleep_until(*due);
-  EXPECT_FALSE(pages_.look());
+  look_until_closed();
   EXPECT_EQ(at(0), 2_b);
 }
 
