@@ -79,16 +79,20 @@ CUresult OrderedCopies::add_gate(CopyChain& chain, CopyElement* element, CUstrea
   return result;
 }
 
-CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
-                                  const Order& order, uint64_t offset, bool may_gate,
-                                  uint64_t* bytes) {
+CUresult OrderedCopies::add_pieces(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
+                                   const Order& order, bool may_gate) {
   const uint64_t limit = copy::following_piece_bytes(copy->bytes, copy->is_written());
-  const copy::Piece piece = piece_at(order.copy.shape, offset, limit);
-  *bytes = piece.bytes;
+  return for_each_piece(order.copy.shape, limit, [&](const copy::Piece& piece) {
+    return add_piece(chain, copy, order, piece, may_gate);
+  });
+}
+
+CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
+                                  const Order& order, const copy::Piece& piece, bool may_gate) {
   CopyElement element;
   element.kind = copy->fetch ? CopyElement::Kind::kFetch : CopyElement::Kind::kDelivery;
   element.copy = copy;
-  element.offset = offset;
+  element.offset = piece.offset;
   element.bytes = piece.bytes;
   element.number = next_number_++;
   CUresult result = take_block(chain, may_gate, &element);
@@ -99,7 +103,7 @@ CUresult OrderedCopies::add_piece(CopyChain& chain, const std::shared_ptr<Ordere
     auto registered = remote_staging_.registration(*element.block);
     element.registered = registered.ok() ? *registered : nullptr;
   }
-  if (result == CUDA_SUCCESS && copy->fetch && !copy->reached && offset == 0)
+  if (result == CUDA_SUCCESS && copy->fetch && !copy->reached && piece.offset == 0)
     result = record(chain.context, order.stream, &element.start);
   if (result == CUDA_SUCCESS && (copy->fetch || element.block_free_at > chain.first))
     result = add_gate(chain, &element, order.stream);
@@ -152,12 +156,8 @@ CUresult OrderedCopies::deliver(const Order& order) {
   const copy::Hold hold = order.copy.completion.hold;
   CopyChain& chain = chain_of(order);
   CUresult result = CUDA_SUCCESS;
-  if (!add_direct(chain, copy, order, &result)) {
-    for (uint64_t offset = 0, bytes = 0; offset < copy->bytes && result == CUDA_SUCCESS;
-         offset += bytes) {
-      result = add_piece(chain, copy, order, offset, hold != copy::Hold::kNever, &bytes);
-    }
-  }
+  if (!add_direct(chain, copy, order, &result))
+    result = add_pieces(chain, copy, order, hold != copy::Hold::kNever);
   if (result == CUDA_SUCCESS && hold == copy::Hold::kUntilDelivered) {
     CopyElement end;
     end.kind = CopyElement::Kind::kAcknowledgement;
@@ -177,11 +177,7 @@ CUresult OrderedCopies::fetch(const Order& order) {
   const auto copy = begin(order);
   named_.emplace(order.id, copy);
   CopyChain& chain = chain_of(order);
-  CUresult result = CUDA_SUCCESS;
-  for (uint64_t offset = 0, bytes = 0; offset < copy->bytes && result == CUDA_SUCCESS;
-       offset += bytes) {
-    result = add_piece(chain, copy, order, offset, true, &bytes);
-  }
+  const CUresult result = add_pieces(chain, copy, order, true);
   if (result != CUDA_SUCCESS) drop(*copy, result);
   remove_empty_chains();
   return result;

@@ -111,8 +111,10 @@ class OrderedCopies {
 
   static std::shared_ptr<OrderedCopy> begin(const Order& order);
   CopyChain& chain_of(const Order& order);
+  CUresult add_pieces(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy,
+                      const Order& order, bool may_gate);
   CUresult add_piece(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy, const Order& order,
-                     uint64_t offset, bool may_gate, uint64_t* bytes);
+                     const copy::Piece& piece, bool may_gate);
   bool add_direct(CopyChain& chain, const std::shared_ptr<OrderedCopy>& copy, const Order& order,
                   CUresult* result);
   CUresult add_element(CopyChain& chain, CopyElement element, CUstream stream, CUresult result);
