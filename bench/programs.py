@@ -9,13 +9,18 @@ that measures a start (--alone) has a process of its own in every round.
 
 Prints a table: medians of the rounds (lowest to highest), times native (ratio of the medians;
 median of the rounds' ratios). A way that is not native, shm or tcp is an emulated link:
-rtt=50us,bandwidth=25Gbps."""
+rtt=50us,bandwidth=25Gbps.
+
+With --other DIR each way but native runs in a second build, too, right before or behind the first.
+A second table has the median of the rounds' ratios, first build to second, and the bounds within
+which this median lies with 95 % confidence (order statistics: nothing is assumed of the noise)."""
 
 import argparse
 import contextlib
 import importlib
 import io
 import json
+import math
 import os
 import pathlib
 import runpy
@@ -41,6 +46,7 @@ PROGRAMS = [
     "torch_resnet50_train",
 ]
 ALONE = ["torch_first_tensor"]
+OTHER = " of the other build"
 LIMIT = 300  # seconds of one answer
 READY = "ready"
 
@@ -85,7 +91,7 @@ class Program:
 def run_inside(modules, folder):
     """In the process that is measured: for each program that a line of standard input names, a
     line with its name and its seconds, or null."""
-    sys.path.insert(0, str(folder))
+    sys.path[:0] = [str(folder), str(APPS)]  # the latter has report.py
     for module in modules:
         importlib.import_module(module)
     programs = {}
@@ -107,18 +113,20 @@ class Failed(Exception):
 class Way:
     """A process that runs programs in one way."""
 
-    def __init__(self, way, daemon, options):
+    def __init__(self, way, daemons, options):
+        kind = way.removesuffix(OTHER)
+        daemon = daemons[kind != way]
         command = [sys.executable, __file__, "--folder", options.folder]
         command += ["--inside", *options.imports]
         environment = dict(os.environ)
         simulated = options.where == "sim"
-        if way == "native":
+        if kind == "native":
             if simulated:
                 environment["LD_LIBRARY_PATH"] = str(daemon.build / "lib" / "sim-direct")
         else:
-            transport = way if way in ("shm", "tcp", "rdma") else "tcp"
-            if transport != way:
-                environment["FARGPU_LINK"] = way
+            transport = kind if kind in ("shm", "tcp", "rdma") else "tcp"
+            if transport != kind:
+                environment["FARGPU_LINK"] = kind
             command = [*daemon.client(transport, hide=not simulated), *command]
         self.way = way
         self.errors = tempfile.TemporaryFile("w+", errors="replace")
@@ -187,11 +195,16 @@ class Way:
 
 
 class Measurement:
-    def __init__(self, daemon, options):
-        self.daemon, self.options = daemon, options
+    def __init__(self, daemons, options):
+        self.daemons, self.options = daemons, options
+        self.names = []
+        for way in options.ways:
+            self.names.append(way)
+            if options.other and way != "native":
+                self.names.append(way + OTHER)
         programs = [*options.alone, *options.programs]
         # {program: {way: [seconds of a round, None where it failed]}}
-        self.results = {name: {way: [] for way in options.ways} for name in programs}
+        self.results = {name: {way: [] for way in self.names} for name in programs}
         self.failures = []
         self.begin = time.monotonic()
         self.done = 0
@@ -211,12 +224,12 @@ class Measurement:
     @contextlib.contextmanager
     def ways(self, number):
         """A process for each way, ready; the first of them takes turns by `number`."""
-        names = self.options.ways
+        names = self.names
         names = names[number % len(names) :] + names[: number % len(names)]
         with contextlib.ExitStack() as stack:
             ways = []
             for name in names:
-                ways.append(Way(name, self.daemon, self.options))
+                ways.append(Way(name, self.daemons, self.options))
                 stack.callback(ways[-1].end)
             for way in ways:
                 self.try_to("start", way.ready)
@@ -243,10 +256,13 @@ class Measurement:
                     for way in ways:
                         self.try_to(program, way.seconds, program)
                 self.progress(self.options.rounds)
-                for _ in range(self.options.rounds):
+                for number in range(self.options.rounds):
                     for program in self.options.programs:
                         self.round(program, ways)
-                    ways.append(ways.pop(0))
+                    # Each way comes before and behind its neighbour, and each way comes first.
+                    if number % 2:
+                        ways.append(ways.pop(0))
+                    ways.reverse()
                     self.progress(1)
 
     def progress(self, parts):
@@ -286,6 +302,36 @@ def cell(values, native):
     return text
 
 
+def median_bounds(values):
+    """Those of an interval that contains the median of what `values` were drawn from in at least
+    95 % of cases; of few values, the lowest and the highest."""
+    count, values = len(values), sorted(values)
+    outside, below = 0, 0  # chance that at most `below` of the values lie under the median
+    while below < count // 2 and outside + math.comb(count, below) / 2**count <= 0.025:
+        outside += math.comb(count, below) / 2**count
+        below += 1
+    low = max(below - 1, 0)
+    return values[low], values[count - 1 - low]
+
+
+def ratio_cell(values, others):
+    pairs = [pair for pair in zip(values, others, strict=True) if None not in pair]
+    if not pairs:
+        return ""
+    ratios = [value / other for value, other in pairs]
+    low, high = median_bounds(ratios)
+    return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}, {len(pairs)} rounds)"
+
+
+def ratio_table(results, ways):
+    """Markdown: the first build beside the other one."""
+    lines = ["| program | " + " | ".join(ways) + " |", "|---" * (len(ways) + 1) + "|"]
+    for program, row in results.items():
+        cells = [ratio_cell(row[way], row[way + OTHER]) for way in ways]
+        lines.append(f"| {program} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def table(results, ways):
     """Markdown."""
     lines = ["| program | " + " | ".join(ways) + " |", "|---" * (len(ways) + 1) + "|"]
@@ -302,6 +348,7 @@ def parse():
     )
     path = pathlib.Path
     parser.add_argument("--build-dir", type=path, default=ROOT / "build" / "portable")
+    parser.add_argument("--other", type=path, metavar="DIR", help="a build to compare with")
     parser.add_argument(
         "--where",
         choices=("gpu", "sim"),
@@ -328,21 +375,24 @@ def main():
     if options.inside is not None:
         run_inside(options.inside, options.folder)
         return 0
-    with tempfile.TemporaryDirectory(prefix="fargpu-programs-") as work:
-        build = options.build_dir.resolve()
-        driver = build / "lib" / "libfargpu-sim.so" if options.where == "sim" else None
-        daemon = Daemon(build, pathlib.Path(work), driver)
-        daemon.start()
-        measurement = Measurement(daemon, options)
-        try:
-            measurement.alone()
-            if options.programs:
-                measurement.together()
-        finally:
-            daemon.stop()
+    builds = [options.build_dir, options.other] if options.other else [options.build_dir]
+    with contextlib.ExitStack() as stack:
+        daemons = []
+        for build in map(pathlib.Path.resolve, builds):
+            work = stack.enter_context(tempfile.TemporaryDirectory(prefix="fargpu-programs-"))
+            driver = build / "lib" / "libfargpu-sim.so" if options.where == "sim" else None
+            daemons.append(Daemon(build, pathlib.Path(work), driver))
+            stack.callback(daemons[-1].stop)
+            daemons[-1].start()
+        measurement = Measurement(daemons, options)
+        measurement.alone()
+        if options.programs:
+            measurement.together()
     where = "simulated GPU" if options.where == "sim" else machine()
     print(f"{where}, {options.starts} starts, {options.rounds} rounds in turn behind each\n")
-    print(table(measurement.results, options.ways))
+    print(table(measurement.results, measurement.names))
+    if options.other:
+        print("\n" + ratio_table(measurement.results, [w for w in options.ways if w != "native"]))
     for failure in dict.fromkeys(measurement.failures):
         print("failed: " + failure, file=sys.stderr)
     return 1 if measurement.failures else 0

@@ -42,7 +42,7 @@ class Programs(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def measure(self, alone, *together):
+    def measure(self, alone, *together, more=()):
         """(finished process, seconds by program and way)"""
         results = self.folder / "results.json"
         done = testing.run(
@@ -51,7 +51,8 @@ class Programs(unittest.TestCase):
                 *("--build-dir", testing.BUILD.folder, "--folder", self.folder, "--rounds", "2"),
                 *("--starts", "2", "--imports", "json"),
                 *("--ways", "native", "shm", "tcp", LINK, "--json", results),
-                *("--alone", alone, "--programs", *together),
+                *more,
+                *("--alone", *([alone] if alone else []), "--programs", *together),
             ],
             timeout=300,
             env=testing.clean_environment(),
@@ -77,6 +78,24 @@ class Programs(unittest.TestCase):
         self.assertIn("| 3 ms (3 to 3), 1.50; 1.50 |", done.stdout)
         self.assertIn("| first | 2 ms (2 to 2) | 4 s (4 to 4), 2000.00; 2000.00 |", done.stdout)
         self.assertRegex(done.stderr, r"10 of 10: \d+ s, 0 s left")
+
+    def test_two_builds(self):
+        """The same build twice: a program of its own tells the two daemons apart."""
+        counts = "import os, pathlib\nlog = pathlib.Path(LOG)\n"
+        counts += "server = os.environ.get('FARGPU_SERVER', 'native')\n"
+        counts += "log.open('a').write(server + '\\n')\n"
+        log = self.folder / "log"
+        self.write(first=f"LOG = {str(log)!r}\n{counts}{program()}")
+        done, seconds = self.measure(None, "first", more=["--other", testing.BUILD.folder])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        other = {f"{way} of the other build" for way in ("shm", "tcp", LINK)}
+        self.assertEqual(set(seconds["first"]), {"native", "shm", "tcp", LINK} | other)
+        same = "1.000 (1.000 to 1.000, 4 rounds)"
+        self.assertIn(f"| first | {same} | {same} | {same} |", done.stdout)
+        servers = log.read_text().split()
+        self.assertEqual(len(set(servers)), 3)
+        for server in set(servers) - {"native"}:
+            self.assertEqual(servers.count(server), 2 * 3 * 3, servers)
 
     def test_a_part_is_timed_again(self):
         shutil.copy(testing.ROOT / "tests" / "apps" / "report.py", self.folder)
