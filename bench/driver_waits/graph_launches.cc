@@ -34,6 +34,14 @@ constexpr char kLong[] =
     "kernel, HOST, kernel, 39 x (host, kernel); kernel, HOST, kernel, 59 x (host, kernel); "
     "kernel, HOST, kernel, 199 x (host, kernel); HOST, kernel, pinned to registered, host";
 
+// Two graphs that are launched in turn in the held stream.
+constexpr char kInTurn[] =
+    "host | kernel; host, host | kernel; host, host, host, host | kernel; host | kernel, kernel; "
+    "host, host | memset; host | memset; host, host | pinned to device; "
+    "host, host | kernel, memset; host, host | host; host, host | no node; "
+    "kernel, host | kernel; host, kernel | kernel; kernel, host, kernel | kernel; "
+    "20 x (host) | kernel; 60 x (host) | kernel";
+
 // A graph that allocates has one executable graph at a time.
 bool can_have_twin(const std::string& chain) {
   return chain.find("allocation") == std::string::npos;
@@ -136,10 +144,50 @@ std::string fill(Asker& asker, const std::string& chain, Holder holder, bool two
   return answer;
 }
 
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(' ');
+  return begin == std::string::npos ? ""
+                                    : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+// With `changed` the second graph's kernel gets its parameters before each launch.
+std::string fill_in_turn(Asker& asker, const std::string& first, const std::string& second,
+                         bool changed) {
+  World& world = asker.world();
+  instantiate(world, second, false);
+  world.twin = std::exchange(world.exec, nullptr);
+  const CUgraph graph_of_second = world.graph;
+  const CUgraphNode kernel = world.root;
+  instantiate(world, first, false);
+  launch_all_once(world);
+  world.hold(Holder::kFunction);
+  CUgraphNodeParams described{};
+  if (changed) described = describe_node(world, second);
+  std::string answer = asker.fill(1200, [&](unsigned i) {
+    if (i % 2 == 0) return cuGraphLaunch(world.exec, world.held);
+    if (changed) MUST(cuGraphExecNodeSetParams(world.twin, kernel, &described));
+    return cuGraphLaunch(world.twin, world.held);
+  });
+  discard(world);
+  MUST(cuGraphDestroy(graph_of_second));
+  return answer;
+}
+
 }  // namespace
 
 std::vector<Case> graph_cases() {
   std::vector<Case> cases;
+  for (const std::string& pair : split(kInTurn, ';')) {
+    const std::vector<std::string> parts = split(pair, '|');
+    const std::string first = trimmed(parts[0]), second = trimmed(parts[1]);
+    for (const bool changed : {false, true}) {
+      if (changed && second != "kernel") continue;
+      cases.push_back({"function", "behind",
+                       first + " | " + second + ": launches in turn" +
+                           (changed ? ", the second with new parameters" : ""),
+                       [=](Asker& asker) { return fill_in_turn(asker, first, second, changed); }});
+    }
+  }
   for (const std::string& chain : split(kBehind, ';')) {
     const std::string name = chain + ": ";
     for (const Holder holder : {Holder::kFunction, Holder::kValue}) {
