@@ -248,7 +248,7 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
   if (result != CUDA_SUCCESS)
     for (const uint64_t id : ids) session.host_calls.cancel(id);
   else if (turns != nullptr && exec.turns == 0)
-    session.host_turns.has_entered(turns);
+    session.host_turns.has_entered(turns, HostTurns::kOfHostGraph);
   if (result == CUDA_SUCCESS &&
       std::any_of(exec.awaited.begin(), exec.awaited.end(), [&](CUdeviceptr address) {
         return session.pages.touches(address, sizeof(uint32_t));

@@ -25,12 +25,14 @@ class HostTurns::Turns {
   // The rest with the mutex held.
   const std::shared_ptr<Share>& stream() const { return stream_; }
   bool has_turns() const { return taken_ > 0; }
+  unsigned of_work_behind() const { return of_work_behind_; }
   void take(unsigned turns) {
     taken_ += turns;
     stream_->taken += turns;
     of_.taken_ += turns;
   }
-  void begin_last() {
+  void begin_last(unsigned of_work_behind) {
+    of_work_behind_ = of_work_behind;
     if (stream_->last != nullptr) stream_->last->end_last();
     stream_->last = this;
     of_.lasts_[static_cast<size_t>(kind_)].insert(this);
@@ -44,7 +46,7 @@ class HostTurns::Turns {
   HostTurns& of_;
   const std::shared_ptr<Share> stream_;
   const Of kind_;
-  unsigned taken_ = 0;
+  unsigned taken_ = 0, of_work_behind_ = 1;
 };
 
 std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsigned functions,
@@ -60,9 +62,9 @@ std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsig
   return turns;
 }
 
-void HostTurns::has_entered(const std::shared_ptr<void>& functions) {
+void HostTurns::has_entered(const std::shared_ptr<void>& functions, unsigned turns) {
   Lock lock(mutex_);
-  static_cast<Turns*>(functions.get())->begin_last();
+  static_cast<Turns*>(functions.get())->begin_last(turns);
 }
 
 // Until there is room or `enough`. A stream without turns may go on: it may do what a function of
@@ -95,10 +97,11 @@ std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, Of of,
 
 void HostTurns::take_last(Lock& lock, Share& stream, const Lost& lost) {
   // The function may return meanwhile, and then there is nothing to take.
-  wait(lock, stream, 1, [&] { return stream.last == nullptr || lost(); });
+  wait(lock, stream, stream.last->of_work_behind(),
+       [&] { return stream.last == nullptr || lost(); });
   if (Turns* const last = stream.last; last != nullptr) {
     last->end_last();
-    last->take(1);
+    last->take(last->of_work_behind());
   }
 }
 

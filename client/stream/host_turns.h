@@ -7,6 +7,9 @@
 // thread would be the executor, the only one that can read that a function has returned. So the
 // thread that would submit more waits here, in the client, until an earlier function has returned.
 //
+// A graph of kernels takes two parts behind a graph that has host nodes alone, other work one; here
+// both count as two.
+//
 // Blocking streams and the legacy stream wait for each other, and that costs parts, too (an H200,
 // docs/measurements/2026-11-28-calls-that-wait.md): while device work of the legacy stream has not
 // ended, each function in a blocking stream takes one, although no work is behind it.
@@ -29,6 +32,8 @@ class HostTurns {
   // for the first turns of further streams, of which there are kMostOfAll at most.
   static constexpr unsigned kMost = 52, kMostOfAll = 400;
   static constexpr unsigned kOfHostNode = 2;
+  // Of device work behind a graph that has host nodes alone, however many.
+  static constexpr unsigned kOfHostGraph = 2;
 
   // How the stream and the legacy stream wait for each other.
   enum class Of : uint8_t { kApart, kBlocking, kLegacy };
@@ -47,7 +52,8 @@ class HostTurns {
   // functions have run, and must be passed to has_entered() when they are in the stream.
   std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
                             const std::function<bool()>& beside_legacy_work, const Lost& lost);
-  void has_entered(const std::shared_ptr<void>& functions);
+  // Device work that comes right behind them takes so many `turns`.
+  void has_entered(const std::shared_ptr<void>& functions, unsigned turns = 1);
   // Before a graph with host nodes beside other nodes is launched, right before or after enter():
   // waits for its turns, unless the stream has none.
   std::shared_ptr<void> add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,

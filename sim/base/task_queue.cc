@@ -30,7 +30,7 @@ void TaskQueue::set_places(size_t places) { places_of_a_queue = places; }
 void TaskQueue::push(Task task) {
   {
     std::lock_guard lock(mutex_);
-    if (task.is_host_function) host_function_is_last_ = true;
+    if (is_host(task.kind)) last_ = task.kind;
     tasks_.push_back(std::move(task));
     if (!started_) {
       started_ = true;
@@ -50,12 +50,16 @@ bool TaskQueue::has_room(const QueuePlace& place) const {
          (place.turns == 0 || all_taken_.turns + place.turns <= kTurns || all_taken_.turns == 0);
 }
 
-QueuePlace TaskQueue::take_place(size_t bytes, size_t places, size_t turns, bool is_host_function) {
+QueuePlace TaskQueue::take_place(size_t bytes, size_t places, size_t turns, TaskKind kind) {
   std::unique_lock lock(mutex_);
   QueuePlace place{places, bytes, turns, turns > 0};
-  if (host_function_is_last_ && !is_host_function) place.turns += turns == 0 ? 1 : 2;
+  if (is_host(last_) && !is_host(kind)) {
+    const bool behind_graph =
+        last_ == TaskKind::kGraphOfHostNodes && kind == TaskKind::kGraphOfKernels;
+    place.turns += turns != 0 || behind_graph ? 2 : 1;
+  }
   room_.wait(lock, [&] { return has_room(place); });
-  host_function_is_last_ = is_host_function;
+  last_ = kind;
   places_taken_ += place.places;
   all_taken_.bytes += place.bytes;
   all_taken_.turns += place.turns;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -26,12 +27,15 @@ struct QueuePlace {
   bool turns_to_its_end = false;  // else until it begins
 };
 
+enum class TaskKind : uint8_t { kDeviceWork, kGraphOfKernels, kHostFunction, kGraphOfHostNodes };
+constexpr bool is_host(TaskKind kind) { return kind >= TaskKind::kHostFunction; }
+
 struct Task {
   std::function<void()> run;
   std::vector<Fence> after;
   Fence done;
   QueuePlace place{};
-  bool is_host_function = false;
+  TaskKind kind = TaskKind::kDeviceWork;
 };
 
 class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
@@ -42,7 +46,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   // The memory that the queue itself keeps: parameters of launches, bytes of small copies.
   static constexpr size_t kBytes = size_t{4} << 20;
   // Work behind a host function takes one more thing, until it begins; each host node of a graph
-  // takes two of them.
+  // takes two of them, and a graph of kernels behind a graph that has host nodes alone, too.
   static constexpr size_t kTurns = 56;
 
   // Of all queues, once, before the first task: one task of four waits for a random time of up to
@@ -56,7 +60,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   // queue. The result belongs to the task. `places`, `turns`: of a graph's nodes. More places than
   // kPlaces wait until the queue is idle, more turns than kTurns until all are given back.
   QueuePlace take_place(size_t bytes = 0, size_t places = 1, size_t turns = 0,
-                        bool is_host_function = false);
+                        TaskKind kind = TaskKind::kDeviceWork);
   // Claims an idle queue for the calling thread, which then runs one task itself and calls
   // end_inline(). false: there is work in it.
   bool try_begin_inline();
@@ -73,7 +77,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
   QueuePlace all_taken_;  // by tasks in the queue
   size_t places_taken_ = 0;
-  bool host_function_is_last_ = false;
+  TaskKind last_ = TaskKind::kDeviceWork;
   std::deque<Task> tasks_;
   bool busy_ = false;     // a task is being executed, by the thread or inline
   bool started_ = false;  // the thread exists

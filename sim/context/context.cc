@@ -140,10 +140,10 @@ void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
                                    std::function<void()> run) {
   QueuePlace place;
   if (turns_beside_legacy(*stream, {.count = 1, .alone = true}) > 0)
-    place = stream->queue->take_place(0, 0, 1, /*is_host_function=*/true);
+    place = stream->queue->take_place(0, 0, 1, TaskKind::kHostFunction);
   std::lock_guard lock(submit_mutex_);
   const Fence done =
-      push_locked(*stream, Task{std::move(run), {}, nullptr, place, /*is_host_function=*/true});
+      push_locked(*stream, Task{std::move(run), {}, nullptr, place, TaskKind::kHostFunction});
   if (stream->role == StreamRole::kLegacy) legacy_function_ = done;
 }
 
@@ -164,11 +164,11 @@ Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& m
   }
   std::unique_lock lock(submit_mutex_, std::defer_lock);
   if (turns > 0 && Driver::get().settings().locked_waits) lock.lock();
-  const bool is_host_function = functions.alone && functions.count > 0;
-  const QueuePlace place = stream->queue->take_place(0, places, turns, is_host_function);
+  const TaskKind kind = functions.task_kind();
+  const QueuePlace place = stream->queue->take_place(0, places, turns, kind);
   if (!lock.owns_lock()) lock.lock();
-  Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, is_host_function});
-  if (stream->role == StreamRole::kLegacy && !is_host_function) note_legacy_work(done);
+  Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, kind});
+  if (stream->role == StreamRole::kLegacy && !is_host(kind)) note_legacy_work(done);
   return done;
 }
 

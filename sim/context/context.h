@@ -34,8 +34,13 @@ struct GraphFunctions {
   size_t count = 0;
   bool alone = false;         // without other nodes: like functions of a stream
   bool side_by_side = false;  // some nodes may run at the same time
-  uint64_t graph = 0;         // the executable graph
+  bool kernels_alone = false;
+  uint64_t graph = 0;  // the executable graph
   size_t turns() const { return alone ? 0 : (side_by_side ? 4 : 2) * count; }
+  TaskKind task_kind() const {
+    if (alone && count > 0) return TaskKind::kGraphOfHostNodes;
+    return kernels_alone ? TaskKind::kGraphOfKernels : TaskKind::kDeviceWork;
+  }
 };
 
 class Context : public std::enable_shared_from_this<Context> {

@@ -212,13 +212,16 @@ size_t Exec::places_of(const Plan& plan) {
 }
 
 GraphFunctions Exec::functions_of(const Plan& plan) {
-  GraphFunctions functions{.alone = true, .side_by_side = plan.lanes > 1};
+  GraphFunctions functions{
+      .alone = true, .side_by_side = plan.lanes > 1, .kernels_alone = !plan.steps.empty()};
   for (const Step& step : plan.steps) {
     if (!step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY) continue;
-    if (step.operation->type() == CU_GRAPH_NODE_TYPE_HOST)
+    const CUgraphNodeType type = step.operation->type();
+    if (type == CU_GRAPH_NODE_TYPE_HOST)
       ++functions.count;
     else
       functions.alone = false;
+    if (type != CU_GRAPH_NODE_TYPE_KERNEL) functions.kernels_alone = false;
   }
   return functions;
 }

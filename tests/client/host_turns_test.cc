@@ -212,6 +212,24 @@ TEST_F(HostTurnsTest, AnyNumberOfStreamsHasNotAnyNumberOfTurns) {
                               [&] { functions_.erase(functions_.begin(), functions_.end() - 1); }));
 }
 
+TEST_F(HostTurnsTest, WorkBehindAGraphOfHostNodesTakesMoreTurns) {
+  const auto launch = [this](const Stream& stream) {
+    auto added = turns_.add(
+        stream, Of::kApart, 3, [] { return false; }, [] { return false; });
+    turns_.has_entered(added, HostTurns::kOfHostGraph);
+    functions_.push_back(std::move(added));
+  };
+  const auto stream = std::make_shared<HostTurns::Share>();
+  for (unsigned i = 0; i < HostTurns::kMost / HostTurns::kOfHostGraph; ++i) {
+    launch(stream);
+    launch(stream);
+    enter(stream);
+  }
+  launch(stream);
+  EXPECT_FALSE(
+      returns_before([&] { enter(stream); }, [&] { functions_.erase(functions_.begin() + 1); }));
+}
+
 TEST_F(HostTurnsTest, NothingWaitsInASessionThatIsLost) {
   fill(first_, HostTurns::kMost);
   functions_.push_back(add(first_));

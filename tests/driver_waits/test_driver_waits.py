@@ -20,6 +20,7 @@ RUNS = [
     ["--only", "queues", "--held-by", "value"],
     ["--only", "graphs", "--held-by", "node"],
     ["--only", "graphs", "--held-by", "function", "--case", "kernel, host, kernel:"],
+    ["--only", "graphs", "--held-by", "function", "--case", "host, host |"],
 ]
 UPDATE = bool(os.environ.get("FARGPU_TEST_UPDATE"))
 TRIES = 3  # on a busy machine a call may seem to wait
