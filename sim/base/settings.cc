@@ -235,6 +235,12 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
       return bad_value("FARGPU_SIM_CONTEXT_END", text, "a number of milliseconds from 0 to 10000");
     settings.context_end_milliseconds = static_cast<int>(value);
   }
+  if (const char* text = get("FARGPU_SIM_INIT")) {
+    uint64_t value = 0;
+    if (!parse_number(trim(text), &value) || value > 10000)
+      return bad_value("FARGPU_SIM_INIT", text, "a number of milliseconds from 0 to 10000");
+    settings.init_milliseconds = static_cast<int>(value);
+  }
   if (const char* text = get("FARGPU_SIM_SLOT")) {
     uint64_t value = 0;
     if (!parse_number(trim(text), &value) || value >= kSlots)

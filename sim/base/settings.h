@@ -9,7 +9,7 @@
 // (0 or 1), FARGPU_SIM_NVML_HANG ("init" or "utilization": a call that never returns, of the
 // management library), FARGPU_SIM_SLOT (0 .. 31), FARGPU_SIM_MIG (2 .. 7), FARGPU_SIM_SHARED (path
 // of a file), FARGPU_SIM_CONTEXT_MEMORY (a size, that of a context on its GPU),
-// FARGPU_SIM_CONTEXT_END (milliseconds) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" or
+// FARGPU_SIM_CONTEXT_END, FARGPU_SIM_INIT (milliseconds) and CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" or
 // "MIG-<uuid>" prefixes).
 //
 // Processes with the same FARGPU_SIM_SHARED have the memory of the GPUs together: memory that one
@@ -83,6 +83,8 @@ struct Settings {
   std::string shared;        // memory file of all processes; empty: none
   size_t context_bytes = 0;  // that a context takes
   int context_end_milliseconds = 0;
+  // Of cuInit. The memory of processes that end meanwhile is free when it is over.
+  int init_milliseconds = 0;
   int slot = 0;              // where device memory lies, see above
   std::vector<int> visible;  // units in the order of the CUDA ordinals
 

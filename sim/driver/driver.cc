@@ -4,8 +4,10 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 
 #include "common/base/log.h"
 #include "sim/base/slow_end.h"
@@ -59,6 +61,11 @@ Driver& Driver::get() { return *g_driver.load(std::memory_order_acquire); }
 Status Driver::begin_sharing() {
   if (!settings_.shared.empty()) {
     FARGPU_ASSIGN_OR_RETURN(host_usage_, HostUsage::open(settings_.shared));
+  }
+  if (settings_.init_milliseconds > 0) {
+    if (host_usage_) host_usage_->begin_initialization();
+    std::this_thread::sleep_for(std::chrono::milliseconds(settings_.init_milliseconds));
+    if (host_usage_) host_usage_->end_initialization();
   }
   if (settings_.context_end_milliseconds == 0) return Status();
   return end_slowly(std::chrono::milliseconds(settings_.context_end_milliseconds),

@@ -20,6 +20,7 @@ struct HostUsage::Opened {
 struct HostUsage::Slot {
   std::atomic<uint64_t> exporter;  // 0: it exports nothing
   std::atomic<uint64_t> bytes[kUnits];
+  std::atomic<uint32_t> initializes;
   Opened opened[kOpened];
 };
 
@@ -67,6 +68,7 @@ Result<std::shared_ptr<HostUsage>> HostUsage::open(const std::string& path) {
     Slot& own = usage->page_->slots[slot];
     own.exporter.store(0);
     for (auto& bytes : own.bytes) bytes.store(0);
+    own.initializes.store(0);
     for (auto& opened : own.opened) opened.bytes.store(0);
     usage->slot_ = slot;
     return usage;
@@ -98,11 +100,30 @@ bool HostUsage::has_owner(int slot) const {
 
 uint64_t HostUsage::used(int unit) const {
   uint64_t sum = 0;
+  const bool ended_count = any_initializes();
   for (int slot = 0; slot < kSlots; ++slot) {
     const uint64_t bytes = page_->slots[slot].bytes[unit].load();
-    if (bytes != 0 && has_owner(slot)) sum += bytes;
+    if (bytes != 0 && (ended_count || has_owner(slot))) sum += bytes;
   }
   return sum + left_open(unit);
+}
+
+// Those that have ended before are not to count.
+void HostUsage::begin_initialization() {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (slot == slot_ || !lock(slot, /*wait=*/false)) continue;
+    for (auto& bytes : page_->slots[slot].bytes) bytes.store(0);
+    unlock(slot);
+  }
+  page_->slots[slot_].initializes.store(1);
+}
+
+void HostUsage::end_initialization() { page_->slots[slot_].initializes.store(0); }
+
+bool HostUsage::any_initializes() const {
+  for (int slot = 0; slot < kSlots; ++slot)
+    if (page_->slots[slot].initializes.load() != 0 && has_owner(slot)) return true;
+  return false;
 }
 
 bool HostUsage::lives(uint64_t exporter) const {

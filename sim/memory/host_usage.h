@@ -5,6 +5,9 @@
 // of the file that the system takes away with the process: so the memory of a killed process is
 // free when the process has ended. A slot whose owner has gone counts nothing. Thread safe.
 //
+// While a process is in cuInit, the memory of processes that end meanwhile counts as taken: on an
+// H200 (driver 580) it was back when a third process had left cuInit.
+//
 // Memory that another process has opened (IPC) stays taken until that one has closed it, also when
 // its exporter has freed it, or has ended: the real driver (580) does so.
 #pragma once
@@ -35,6 +38,10 @@ class HostUsage {
   void give_back(int unit, uint64_t bytes);
   uint64_t used(int unit) const;
 
+  // This process is in cuInit.
+  void begin_initialization();
+  void end_initialization();
+
   // This process exports memory; importers know it by `exporter` (not 0).
   void export_as(uint64_t exporter);
   // It has freed the allocation `id` of its own.
@@ -53,6 +60,7 @@ class HostUsage {
   bool lock(int at, bool wait) const;
   void unlock(int at) const;
   bool has_owner(int slot) const;
+  bool any_initializes() const;
   bool lives(uint64_t exporter) const;
   // Of memory that is opened and whose exporter has it no more; all slots up to the last in use.
   uint64_t left_open(int unit) const;
