@@ -248,6 +248,7 @@ void Sessions::report(uint64_t id, OnAnswer on_answer) {
 void Sessions::end(uint64_t id, const ProcessEnd& how) {
   const auto ended = sessions_.extract(id);
   if (ended.empty()) return;
+  last_end_ = std::chrono::steady_clock::now();
   const SessionRecord& session = ended.mapped();
   session.link->close();
   const std::string& reason = session.link->last_words();
@@ -267,6 +268,7 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
   if (host_.ahead != nullptr) host_.ahead->session_settled(id);
   on_end_(session);
   count_neighbours();
+  if (memory_comes_late()) host_.ahead->when_open([this] { count_neighbours(); });
   ended_.gone(id);
 }
 
@@ -276,13 +278,19 @@ bool Sessions::holds_memory(const SessionRecord& session) {
          session.statistics->transport_bytes.load(std::memory_order_acquire) != 0;
 }
 
+bool Sessions::memory_comes_late() const {
+  return host_.ahead != nullptr && host_.ahead->is_opening_since(last_end_);
+}
+
 void Sessions::count_neighbours() const {
+  const uint32_t late = memory_comes_late() ? 1 : 0;
   for (const auto& one : sessions_) {
     const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& other) {
       return other.first != one.first && !other.second.management &&
              share_a_unit(other.second.units, one.second.units);
     });
-    one.second.orders->neighbours.store(static_cast<uint32_t>(others), std::memory_order_relaxed);
+    one.second.orders->neighbours.store(static_cast<uint32_t>(others) + late,
+                                        std::memory_order_relaxed);
   }
 }
 
@@ -302,7 +310,10 @@ void Sessions::await_ended(std::span<const size_t> units, uint64_t except,
     }
     open.insert(session.id);
   }
-  const auto wait = ended_.wait(std::move(open), std::move(done));
+  const auto when_back = [this, done = std::move(done)] {
+    memory_comes_late() ? host_.ahead->when_open(done) : done();
+  };
+  const auto wait = ended_.wait(std::move(open), when_back);
   for (const auto& [session, again] : asked) ask_for_client(wait, session, again);
 }
 

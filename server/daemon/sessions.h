@@ -123,6 +123,8 @@ class Sessions {
   void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);
   // Writes the number of other sessions on its GPUs to each session.
   void count_neighbours() const;
+  // A worker that is opening its driver keeps memory of sessions that have ended meanwhile.
+  bool memory_comes_late() const;
   // Of finish_all().
   void let_end(uint64_t session);
   void cut(uint64_t session, const std::string& why);
@@ -137,6 +139,7 @@ class Sessions {
   const uint64_t processes_;  // SlotOwner::host of processes in this pid namespace
   std::map<uint64_t, SessionRecord> sessions_;
   EndedClients ended_;
+  std::chrono::steady_clock::time_point last_end_{};  // of a session
 };
 
 }  // namespace fargpu::server

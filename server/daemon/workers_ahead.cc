@@ -138,13 +138,30 @@ void WorkersAhead::died(size_t grant, Clock::time_point since) {
   ++likely.deaths;
 }
 
+bool WorkersAhead::is_opening_since(Clock::time_point time) const {
+  const auto entry = opening();
+  return entry != waiting_.end() && entry->since <= time;
+}
+
+void WorkersAhead::when_open(std::function<void()> done) {
+  when_open_.push_back(std::move(done));
+  tell_open();
+}
+
+void WorkersAhead::tell_open() {
+  if (opening() != waiting_.end()) return;
+  for (auto& done : std::exchange(when_open_, {})) boost::asio::post(loop_, std::move(done));
+}
+
 void WorkersAhead::look() {
+  tell_open();
   if (!running_) return;
   const auto now = Clock::now();
-  if (const Entry slow = opening(); slow != waiting_.end()) {
+  if (const auto slow = opening(); slow != waiting_.end()) {
     // It looks again when that one is ready.
     if (now < slow->since + rules_.limit) return look_at(slow->since + rules_.limit);
-    fail(slow, fmt::format("its driver was not open after {} ms", rules_.limit.count()));
+    fail(find(slow->worker.link.get()),
+         fmt::format("its driver was not open after {} ms", rules_.limit.count()));
   }
   const auto grant = wanted_grant(now);
   if (!grant) return;
@@ -162,7 +179,7 @@ void WorkersAhead::look_at(Clock::time_point time) {
   });
 }
 
-WorkersAhead::Entry WorkersAhead::opening() {
+std::list<WorkersAhead::Waiting>::const_iterator WorkersAhead::opening() const {
   return std::find_if(waiting_.begin(), waiting_.end(),
                       [](const Waiting& entry) { return !entry.prepared; });
 }

@@ -74,6 +74,11 @@ class WorkersAhead {
   // started.
   void session_starts(uint64_t session);
   void session_settled(uint64_t session);
+  // Whether a worker is opening its driver now that was started before `time`.
+  bool is_opening_since(std::chrono::steady_clock::time_point time) const;
+  // Calls `done` from the loop, when the worker that is opening its driver now has opened it or is
+  // dismissed; soon, if there is none.
+  void when_open(std::function<void()> done);
   // Replaces workers whose files on disk have changed.
   void look_at_files();
 
@@ -98,7 +103,8 @@ class WorkersAhead {
 
   // Starts the next one that is wanted, if it is time for that.
   void look();
-  Entry opening();
+  void tell_open();
+  std::list<Waiting>::const_iterator opening() const;
   // Of the grants with too few workers, the one that may get a worker soonest, then the one with
   // the fewest.
   std::optional<size_t> wanted_grant(Clock::time_point now) const;
@@ -129,7 +135,8 @@ class WorkersAhead {
   // Dismissed, until their end.
   std::map<const WatchedProcess*, std::shared_ptr<WatchedProcess>> ending_;
   std::map<uint64_t, Clock::time_point>
-      starting_;  // sessions, with the time until which they count
+      starting_;                                  // sessions, with the time until which they count
+  std::vector<std::function<void()>> when_open_;  // while one is opening its driver
   bool running_ = false;
 };
 

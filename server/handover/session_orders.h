@@ -25,8 +25,9 @@ struct SessionOrders {
   // A Gate; a daemon of an older release knows the first two. Relaxed at both ends: no other data
   // depends on it.
   std::atomic<uint32_t> gate{0};
-  // Number of workers of other sessions on the session's GPUs, including ending ones. 0 as well:
-  // the daemon is older and does not say. Relaxed likewise: the daemon counts a worker before its
+  // Number of workers of other sessions on the session's GPUs, including ending ones, and one that
+  // is opening its driver, if a session has ended meanwhile. 0 as well: the daemon is older and
+  // does not say. Relaxed likewise: the daemon counts a worker before its
   // client can do anything.
   std::atomic<uint32_t> neighbours{0};
 

@@ -13,7 +13,10 @@ import fargpu_testing as testing
 
 END = 300  # milliseconds
 CONTEXT = 128  # MiB
-ENVIRONMENT = {"FARGPU_SIM_CONTEXT_END": END, "FARGPU_SIM_CONTEXT_MEMORY": f"{CONTEXT}M"}
+ENVIRONMENT = {
+    "FARGPU_SIM_CONTEXT_END": END,
+    "FARGPU_SIM_CONTEXT_MEMORY": f"{CONTEXT}M",
+}
 
 # Starts the program that is named, which takes 256 MiB, kills it, and says what NVML shows: bytes
 # in use, bytes that are free, and how many processes.
@@ -114,6 +117,15 @@ class GivenBack(unittest.TestCase):
             runner = [testing.BUILD.fargpu, "run", "--server", network.server]
             runner += ["--transport", "tcp", "--"]
             done = self.daemon.run(program, 6, seed, *runner)
+            self.assertEqual(done.returncode, 0, f"seed {seed}\n{done.stdout}{done.stderr}")
+
+    def test_while_a_worker_ahead_opens_its_driver(self):
+        """Which takes longer than the end of the program's worker."""
+        program = testing.BUILD.program("random_endings")
+        slow = ENVIRONMENT | {"FARGPU_SIM_CONTEXT_END": "50", "FARGPU_SIM_INIT": "500"}
+        with testing.Daemon(environment=slow) as daemon:
+            seed = random.randrange(1 << 32)
+            done = daemon.run(program, 5, seed)
             self.assertEqual(done.returncode, 0, f"seed {seed}\n{done.stdout}{done.stderr}")
 
     def test_within_a_limit(self):

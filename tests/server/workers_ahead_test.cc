@@ -189,6 +189,38 @@ TEST_F(WorkersAheadTest, ASessionThatNeverSettlesHoldsTheNextUpForAWhile) {
   EXPECT_TRUE(has(1));
 }
 
+TEST_F(WorkersAheadTest, TellsWhenADriverIsOpen) {
+  bool told = false;
+  const auto tell = [&told] { told = true; };
+  write("prepared-later", encode_prepared(Status()));
+  std::filesystem::remove(folder_ + "/prepared");
+  ASSERT_EQ(::mkfifo((folder_ + "/prepared").c_str(), 0600), 0);
+  const auto before = Clock::now();
+  start(1);
+  ASSERT_TRUE(has(1));
+  EXPECT_FALSE(ahead_->is_opening_since(before));
+  EXPECT_TRUE(ahead_->is_opening_since(Clock::now()));
+  ahead_->when_open(tell);
+  run_for(milliseconds(200));
+  EXPECT_FALSE(told);
+  std::ifstream later(folder_ + "/prepared-later");
+  std::ofstream(folder_ + "/prepared") << later.rdbuf();  // its `cat` goes on
+  EXPECT_TRUE(eventually([&told] { return told; }));
+  EXPECT_FALSE(ahead_->is_opening_since(Clock::now()));
+  told = false;
+  ahead_->when_open(tell);
+  EXPECT_TRUE(eventually([&told] { return told; }));
+}
+
+TEST_F(WorkersAheadTest, TellsWhenNoDriverWillBeOpen) {
+  std::ofstream(folder_ + "/hangs") << "";
+  bool told = false;
+  start(1, 1, milliseconds(300));
+  ASSERT_TRUE(has(1));
+  ahead_->when_open([&told] { told = true; });
+  EXPECT_TRUE(eventually([&told] { return told; }));
+}
+
 TEST_F(WorkersAheadTest, AnotherGrantGetsNone) {
   start(1, 2);
   ASSERT_TRUE(has(2));
