@@ -1,7 +1,7 @@
-// A graph that has host nodes alone and a graph of a kernel are launched in turn, many times without
-// a wait, while the functions take their time: each function sees what the kernel before it has
-// written, and each kernel what the functions have. A driver takes 28 such pairs, however many host
-// nodes there are; then the launch waits for a function.
+// A graph that has host nodes alone and a graph of a kernel are launched in turn, many times
+// without a wait, while the functions take their time: each function sees what the kernel before it
+// has written, and each kernel what the functions have. A driver takes 28 such pairs, however many
+// host nodes there are; then the launch waits for a function.
 #include <unistd.h>
 
 #include "tests/orderings/check.h"
