@@ -177,10 +177,6 @@ void publish(Session& session, uint64_t id, Context* context, uint32_t epoch, ui
   if (alone || late) end_object(session, id);
 }
 
-Context* context_for(rpc::HandleKind kind) {
-  return rpc::outlives_context(kind) ? nullptr : current_context();
-}
-
 }  // namespace
 
 void NewHandle::created(uint64_t parent) {
