@@ -61,7 +61,7 @@ class MovedHost {
   struct Entry {
     size_t bytes = 0;
     bool kept = false;
-    std::shared_ptr<Memory> memory;  // while it is watched
+    std::shared_ptr<Memory> memory{};  // while it is watched
   };
   void serve(const UserFaults::Access& access);
   // What the application has done to its memory by now is known when this returns.
