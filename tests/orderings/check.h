@@ -179,6 +179,14 @@ inline CUdeviceptr device_memory(size_t bytes) {
   return memory;
 }
 
+// Ends the graph.
+inline CUgraphExec instantiate(CUgraph graph) {
+  CUgraphExec exec;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphDestroy(graph));
+  return exec;
+}
+
 // One thread of `function`.
 template <typename... Values>
 CUresult launch(CUfunction function, CUstream stream, Values... values) {

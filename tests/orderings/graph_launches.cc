@@ -54,13 +54,6 @@ CUgraph new_graph() {
   return graph;
 }
 
-CUgraphExec instantiate(CUgraph graph) {
-  CUgraphExec exec;
-  CU(cuGraphInstantiate(&exec, graph, 0));
-  CU(cuGraphDestroy(graph));
-  return exec;
-}
-
 int read(CUdeviceptr word) {
   int value = 0;
   CU(cuMemcpyDtoH(&value, word, sizeof value));

@@ -26,13 +26,6 @@ void CUDA_CB look(void* given) {
   ++seen.called;
 }
 
-CUgraphExec instantiate(CUgraph graph) {
-  CUgraphExec exec;
-  CU(cuGraphInstantiate(&exec, graph, 0));
-  CU(cuGraphDestroy(graph));
-  return exec;
-}
-
 CUgraphExec graph_of_functions(Seen& seen) {
   const CUDA_HOST_NODE_PARAMS host{look, &seen};
   CUgraph graph;

@@ -48,13 +48,6 @@ CUgraph make_graph(CUfunction scale, CUdeviceptr at, Memory& memory, unsigned ho
   return graph;
 }
 
-CUgraphExec instantiate(CUgraph graph) {
-  CUgraphExec exec;
-  CU(cuGraphInstantiate(&exec, graph, 0));
-  CU(cuGraphDestroy(graph));
-  return exec;
-}
-
 }  // namespace
 
 int main() {
