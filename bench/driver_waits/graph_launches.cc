@@ -144,12 +144,6 @@ std::string fill(Asker& asker, const std::string& chain, Holder holder, bool two
   return answer;
 }
 
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(' ');
-  return begin == std::string::npos ? ""
-                                    : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
-}
-
 // With `changed` the second graph's kernel gets its parameters before each launch.
 std::string fill_in_turn(Asker& asker, const std::string& first, const std::string& second,
                          bool changed) {
@@ -179,7 +173,7 @@ std::vector<Case> graph_cases() {
   std::vector<Case> cases;
   for (const std::string& pair : split(kInTurn, ';')) {
     const std::vector<std::string> parts = split(pair, '|');
-    const std::string first = trimmed(parts[0]), second = trimmed(parts[1]);
+    const std::string &first = parts[0], &second = parts[1];
     for (const bool changed : {false, true}) {
       if (changed && second != "kernel") continue;
       cases.push_back({"function", "behind",

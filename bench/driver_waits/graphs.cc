@@ -142,7 +142,8 @@ constexpr char kFork[] = "4 kernels";  // side by side; the next node comes behi
 std::vector<std::string> split(const std::string& list, char separator) {
   std::vector<std::string> parts;
   std::istringstream rest(list);
-  for (std::string part; std::getline(rest >> std::ws, part, separator);) parts.push_back(part);
+  for (std::string part; std::getline(rest >> std::ws, part, separator);)
+    parts.push_back(part.substr(0, part.find_last_not_of(' ') + 1));
   return parts;
 }
 

@@ -8,6 +8,7 @@
 
 namespace driver_waits {
 
+// The parts without spaces around them.
 std::vector<std::string> split(const std::string& list, char separator);
 
 // `chain` is like "kernel, 20 x (host, kernel)"; each node comes behind the one before it.
