@@ -138,8 +138,8 @@ void WorkersAhead::died(size_t grant, Clock::time_point since) {
   ++likely.deaths;
 }
 
-bool WorkersAhead::is_opening_since(Clock::time_point time) const {
-  const auto entry = opening();
+bool WorkersAhead::is_opening_since(Clock::time_point time) {
+  const Entry entry = opening();
   return entry != waiting_.end() && entry->since <= time;
 }
 
@@ -157,11 +157,10 @@ void WorkersAhead::look() {
   tell_open();
   if (!running_) return;
   const auto now = Clock::now();
-  if (const auto slow = opening(); slow != waiting_.end()) {
+  if (const Entry slow = opening(); slow != waiting_.end()) {
     // It looks again when that one is ready.
     if (now < slow->since + rules_.limit) return look_at(slow->since + rules_.limit);
-    fail(find(slow->worker.link.get()),
-         fmt::format("its driver was not open after {} ms", rules_.limit.count()));
+    fail(slow, fmt::format("its driver was not open after {} ms", rules_.limit.count()));
   }
   const auto grant = wanted_grant(now);
   if (!grant) return;
@@ -179,7 +178,7 @@ void WorkersAhead::look_at(Clock::time_point time) {
   });
 }
 
-std::list<WorkersAhead::Waiting>::const_iterator WorkersAhead::opening() const {
+WorkersAhead::Entry WorkersAhead::opening() {
   return std::find_if(waiting_.begin(), waiting_.end(),
                       [](const Waiting& entry) { return !entry.prepared; });
 }

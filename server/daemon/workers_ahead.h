@@ -75,7 +75,7 @@ class WorkersAhead {
   void session_starts(uint64_t session);
   void session_settled(uint64_t session);
   // Whether a worker is opening its driver now that was started before `time`.
-  bool is_opening_since(std::chrono::steady_clock::time_point time) const;
+  bool is_opening_since(std::chrono::steady_clock::time_point time);
   // Calls `done` from the loop, when the worker that is opening its driver now has opened it or is
   // dismissed; soon, if there is none.
   void when_open(std::function<void()> done);
@@ -104,7 +104,7 @@ class WorkersAhead {
   // Starts the next one that is wanted, if it is time for that.
   void look();
   void tell_open();
-  std::list<Waiting>::const_iterator opening() const;
+  Entry opening();
   // Of the grants with too few workers, the one that may get a worker soonest, then the one with
   // the fewest.
   std::optional<size_t> wanted_grant(Clock::time_point now) const;
