@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/base/parse.h"
 
@@ -229,17 +230,15 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
       return bad_value("FARGPU_SIM_CONTEXT_MEMORY", text, "a size like 500M, at most the GPU's");
     settings.context_bytes = *size;
   }
-  if (const char* text = get("FARGPU_SIM_CONTEXT_END")) {
+  for (const auto& [name, milliseconds] :
+       {std::pair("FARGPU_SIM_CONTEXT_END", &settings.context_end_milliseconds),
+        std::pair("FARGPU_SIM_INIT", &settings.init_milliseconds)}) {
+    const char* const text = get(name);
+    if (text == nullptr) continue;
     uint64_t value = 0;
     if (!parse_number(trim(text), &value) || value > 10000)
-      return bad_value("FARGPU_SIM_CONTEXT_END", text, "a number of milliseconds from 0 to 10000");
-    settings.context_end_milliseconds = static_cast<int>(value);
-  }
-  if (const char* text = get("FARGPU_SIM_INIT")) {
-    uint64_t value = 0;
-    if (!parse_number(trim(text), &value) || value > 10000)
-      return bad_value("FARGPU_SIM_INIT", text, "a number of milliseconds from 0 to 10000");
-    settings.init_milliseconds = static_cast<int>(value);
+      return bad_value(name, text, "a number of milliseconds from 0 to 10000");
+    *milliseconds = static_cast<int>(value);
   }
   if (const char* text = get("FARGPU_SIM_SLOT")) {
     uint64_t value = 0;

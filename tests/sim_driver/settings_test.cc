@@ -46,6 +46,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_SHARED", "/a/file"},
                         {"FARGPU_SIM_CONTEXT_MEMORY", "500M"},
                         {"FARGPU_SIM_CONTEXT_END", "300"},
+                        {"FARGPU_SIM_INIT", "70"},
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
@@ -64,6 +65,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->shared, "/a/file");
   EXPECT_EQ(settings->context_bytes, size_t{500} << 20);
   EXPECT_EQ(settings->context_end_milliseconds, 300);
+  EXPECT_EQ(settings->init_milliseconds, 70);
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
 }
 
@@ -84,6 +86,7 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_MIG", "1"},
                                           {"FARGPU_SIM_CONTEXT_MEMORY", "all"},
                                           {"FARGPU_SIM_CONTEXT_END", "300ms"},
+                                          {"FARGPU_SIM_INIT", "10001"},
                                           {"FARGPU_SIM_JITTER", "1s"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
