@@ -23,7 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::Each;
 using ::testing::UnorderedElementsAre;
 using transport::Clock;
 
