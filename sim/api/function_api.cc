@@ -59,11 +59,9 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
 }
 
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  return with_function(hfunc, [&](Context&, const LaunchTarget& target) -> CUresult {
-    if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-      return CUDA_ERROR_INVALID_VALUE;
-    target.function->settings->cache_config = config;
-    return CUDA_SUCCESS;
+  return with_function(hfunc, [&](Context&, const LaunchTarget&) -> CUresult {
+    const bool valid = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
+    return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

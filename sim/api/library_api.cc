@@ -234,14 +234,11 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
 }
 
 CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice dev) {
-  return with_kernel(
-      handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
-        if (driver.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-        if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-          return CUDA_ERROR_INVALID_VALUE;
-        kernel->settings[static_cast<size_t>(dev)]->cache_config = config;
-        return CUDA_SUCCESS;
-      });
+  return with_kernel(handle, [&](Driver& driver, const std::shared_ptr<Kernel>&) -> CUresult {
+    if (driver.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    const bool valid = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
+    return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {

@@ -68,7 +68,11 @@ std::shared_ptr<FunctionSettings> make_settings(const KernelInfo& info, const De
   const auto own = static_cast<int>(info.static_shared_bytes);
   const int usual = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
   const int most = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  settings->max_dynamic_shared = std::max(0, (own <= usual ? usual : most) - own);
+  for (int each = 0; each < CU_FUNC_ATTRIBUTE_MAX; ++each)
+    settings->set(static_cast<CUfunction_attribute>(each), 0);
+  settings->set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                std::max(0, (own <= usual ? usual : most) - own));
+  settings->set(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1);
   return settings;
 }
 
@@ -229,7 +233,8 @@ uint64_t function_handle(const std::shared_ptr<Module>& module, std::string_view
   if (auto library = module->library.lock()) {
     const auto kernel = registry.find<Kernel>(library->kernels.at(std::string(name)));
     if (!kernel) return 0;
-    function->settings = kernel->settings[static_cast<size_t>(context->device().ordinal())];
+    function->settings = std::make_shared<FunctionSettings>(
+        kernel->settings[static_cast<size_t>(context->device().ordinal())]);
   } else {
     function->settings = make_settings(*info, context->device());
   }
@@ -298,13 +303,8 @@ CUresult function_attribute(const KernelInfo& info, const FunctionSettings& sett
       *value = compute_capability;
       break;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
       *value = 0;
-      break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      *value = settings.max_dynamic_shared;
-      break;
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      *value = settings.carveout;
       break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
@@ -312,14 +312,11 @@ CUresult function_attribute(const KernelInfo& info, const FunctionSettings& sett
       *value = static_cast<int>(
           required_cluster(info, settings)[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]);
       break;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-      *value = 0;
-      break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      *value = settings.non_portable_cluster;
-      break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      *value = settings.cluster_policy;
+      *value = settings.get(attribute);
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -329,14 +326,17 @@ CUresult function_attribute(const KernelInfo& info, const FunctionSettings& sett
 
 std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionSettings& settings) {
   if (info.required_cluster[0] != 0) return info.required_cluster;
-  std::array<uint32_t, 3> cluster{};
-  for (size_t i = 0; i < cluster.size(); ++i)
-    cluster[i] = static_cast<uint32_t>(settings.cluster[i].load());
-  return cluster;
+  const auto blocks = [&](CUfunction_attribute attribute) {
+    return static_cast<uint32_t>(settings.get(attribute));
+  };
+  return {blocks(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH),
+          blocks(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT),
+          blocks(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)};
 }
 
 void load_at_first_use(Context& context, FunctionSettings& settings) {
-  if (!Driver::get().settings().lazy_loading || settings.used.exchange(true)) return;
+  std::atomic<bool>& used = settings.kernel != nullptr ? settings.kernel->used : settings.used;
+  if (!Driver::get().settings().lazy_loading || used.exchange(true)) return;
   for (const Fence& fence : context.outstanding()) fence->wait();
 }
 
@@ -347,32 +347,30 @@ CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settin
       const int most = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
       if (value < 0 || value > most - static_cast<int>(info.static_shared_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-      settings.max_dynamic_shared = value;
-      return CUDA_SUCCESS;
+      break;
     }
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
-      settings.carveout = value;
-      return CUDA_SUCCESS;
+      break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
       if (value < 0) return CUDA_ERROR_INVALID_VALUE;
       if (info.required_cluster[0] != 0) return CUDA_ERROR_NOT_PERMITTED;
-      settings.cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
-      return CUDA_SUCCESS;
+      break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      settings.non_portable_cluster = value != 0 ? 1 : 0;
-      return CUDA_SUCCESS;
+      value = value != 0 ? 1 : 0;
+      break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
           value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
         return CUDA_ERROR_INVALID_VALUE;
-      settings.cluster_policy = value;
-      return CUDA_SUCCESS;
+      break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+  settings.set(attribute, value);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace fargpu::sim

@@ -6,10 +6,12 @@
 
 #include <array>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/base/registry.h"
@@ -27,14 +29,24 @@ struct Library;
 // PTX texts that make up one module.
 using ImageTexts = std::shared_ptr<const std::vector<std::string>>;
 
-// The settings of a function that a program may change.
+// The attributes of a function that a program may change. What is set for the function of a kernel
+// overrides what is set for the kernel, before or afterwards; the kernel's own stay as they are.
 struct FunctionSettings {
-  std::atomic<int> max_dynamic_shared{0};
-  std::atomic<int> carveout{-1};
-  std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
-  std::array<std::atomic<int>, 3> cluster{};  // required; 0: not set
-  std::atomic<int> non_portable_cluster{0}, cluster_policy{0};
-  std::atomic<bool> used{false};
+  static constexpr int kNotSet = std::numeric_limits<int>::min();
+
+  explicit FunctionSettings(std::shared_ptr<FunctionSettings> of_kernel = nullptr)
+      : kernel(std::move(of_kernel)) {
+    for (auto& value : values) value = kNotSet;
+  }
+  int get(CUfunction_attribute attribute) const {
+    const int own = values[attribute];
+    return own == kNotSet && kernel != nullptr ? kernel->get(attribute) : own;
+  }
+  void set(CUfunction_attribute attribute, int value) { values[attribute] = value; }
+
+  const std::shared_ptr<FunctionSettings> kernel;  // null: a module's function, or a kernel
+  std::array<std::atomic<int>, CU_FUNC_ATTRIBUTE_MAX> values;
+  std::atomic<bool> used{false};  // a kernel tells it for its functions
 };
 
 // The state of CUDA 3's launch interface in a function; guarded by mutex.

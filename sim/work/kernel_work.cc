@@ -129,8 +129,8 @@ CUresult prepare_kernel(Context& context, const LaunchTarget& target, const Laun
   const Device& device = context.device();
   if (CUresult result = check_dimensions(device, info, launch.grid); result != CUDA_SUCCESS)
     return result;
-  if (launch.grid.dynamic_shared_bytes >
-      static_cast<size_t>(target.function->settings->max_dynamic_shared)) {
+  if (launch.grid.dynamic_shared_bytes > static_cast<size_t>(target.function->settings->get(
+                                             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES))) {
     return launch.grid.cooperative ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
                                    : CUDA_ERROR_INVALID_VALUE;
   }

@@ -67,6 +67,43 @@ TEST_F(ContextTest, LibrariesNeedNoContext) {
   OK(cuCtxPushCurrent(context_));
 }
 
+// What is set for a kernel's function, in one context, overrides what is set for the kernel, before
+// or afterwards.
+TEST_F(ContextTest, AttributesOfAFunctionOverrideThoseOfItsKernel) {
+  constexpr CUfunction_attribute kLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  CUlibrary library = load(kKernels);
+  CUkernel kernel = nullptr;
+  OK(cuLibraryGetKernel(&kernel, library, "bump"));
+  CUfunction function = nullptr;
+  OK(cuKernelGetFunction(&function, kernel));
+  const auto limits = [&](CUfunction of) {
+    int of_function = 0, of_kernel = 0;
+    EXPECT_CU(CUDA_SUCCESS, cuFuncGetAttribute(&of_function, kLimit, of));
+    EXPECT_CU(CUDA_SUCCESS, cuKernelGetAttribute(&of_kernel, kLimit, kernel, 0));
+    return std::pair(of_function, of_kernel);
+  };
+  OK(cuKernelSetAttribute(kLimit, 60000, kernel, 0));
+  EXPECT_EQ(limits(function), std::pair(60000, 60000));
+  OK(cuFuncSetAttribute(function, kLimit, 50000));
+  EXPECT_EQ(limits(function), std::pair(50000, 60000));
+  OK(cuKernelSetAttribute(kLimit, 70000, kernel, 0));
+  EXPECT_EQ(limits(function), std::pair(50000, 70000));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1,
+                                                     1, 1, 1, 60000, nullptr, nullptr, nullptr));
+  int value = 0;
+  OK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 30, kernel, 0));
+  OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, function));
+  EXPECT_EQ(value, 30);
+  CUcontext other = nullptr;
+  OK(cuCtxCreate(&other, nullptr, 0, 0));
+  CUfunction in_other = nullptr;
+  OK(cuKernelGetFunction(&in_other, kernel));
+  EXPECT_EQ(limits(in_other), std::pair(70000, 70000));
+  OK(cuCtxDestroy(other));
+  EXPECT_EQ(limits(function), std::pair(50000, 70000));
+  OK(cuLibraryUnload(library));
+}
+
 TEST_F(ContextTest, ABadImageIsToldWhenTheLibraryIsUsed) {
   CUlibrary library = load("no image at all");
   CUkernel kernel = nullptr;
