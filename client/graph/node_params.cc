@@ -243,7 +243,7 @@ CUresult NodeParams::take_kernel() {
       find_function(session, reinterpret_cast<const void*>(in_session(session, id)), &function);
   if (result != CUDA_SUCCESS) return result;
   FunctionAttributes* known = nullptr;
-  result = attributes_on(session, *function, context_->device, &known);
+  result = attributes_in(session, *function, *context_, &known);
   if (result != CUDA_SUCCESS) return result;
   result = check_launch({{kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
                          {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},

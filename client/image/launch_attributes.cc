@@ -28,9 +28,9 @@ bool is_whole(unsigned grid, unsigned cluster) { return cluster != 0 && grid % c
 }  // namespace
 
 uint64_t attributes_key(std::span<const CUlaunchAttribute> attributes, const LaunchShape& shape,
-                        int device) {
+                        const Context& context) {
   Hash hash;
-  hash.add(static_cast<uint64_t>(device));
+  hash.add(context.unique_id.load(std::memory_order_relaxed));
   for (const unsigned size : shape.block) hash.add(size);
   hash.add(shape.shared_bytes);
   for (const CUlaunchAttribute& attribute : attributes) {

@@ -15,9 +15,10 @@
 namespace fargpu::client {
 
 // A key of everything on which the driver's answer depends: the attributes without their events,
-// the block, the shared memory, and whether the grid consists of whole clusters. Never 0.
+// the context, the block, the shared memory, and whether the grid consists of whole clusters. Never
+// 0.
 uint64_t attributes_key(std::span<const CUlaunchAttribute> attributes, const LaunchShape& shape,
-                        int device);
+                        const Context& context);
 
 // Whether the driver has accepted a launch of the function with this key. Any thread.
 bool admitted_before(Function& function, uint64_t key);

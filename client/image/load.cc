@@ -393,4 +393,11 @@ CUresult attributes_on(Session& session, Function& function, int device,
   return *attributes == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
+CUresult attributes_in(Session& session, Function& function, const Context& context,
+                       FunctionAttributes** attributes) {
+  *attributes = function.in_context(context);
+  return *attributes != nullptr ? CUDA_SUCCESS
+                                : attributes_on(session, function, context.device, attributes);
+}
+
 }  // namespace fargpu::client

@@ -68,8 +68,12 @@ CUresult find_kernel(Session& session, const void* handle, Function** kernel);
 CUresult function_by_name(Session& session, ImageRecord& image, const char* name, uint64_t* id);
 CUresult function_names(Session& session, const ImageRecord& image,
                         std::vector<std::string>* names);
-// The attributes of `function` on a visible device, asking the server the first time.
+// The attributes of `function` on a visible device, asking the server the first time. Of a kernel:
+// as set for the kernel.
 CUresult attributes_on(Session& session, Function& function, int device,
+                       FunctionAttributes** attributes);
+// The same for work in a context.
+CUresult attributes_in(Session& session, Function& function, const Context& context,
                        FunctionAttributes** attributes);
 
 }  // namespace fargpu::client

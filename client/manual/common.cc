@@ -121,30 +121,6 @@ CUresult parameter_info(const Function& function, size_t index, size_t* offset, 
   return CUDA_SUCCESS;
 }
 
-namespace {
-
-void attribute_was_set(Function& function, int device, CUfunction_attribute attribute, int value) {
-  if (FunctionAttributes* attributes = function.on_device(device);
-      attributes != nullptr && static_cast<size_t>(attribute) < kFunctionAttributes) {
-    (*attributes)[static_cast<size_t>(attribute)].store(value, std::memory_order_relaxed);
-  }
-  std::lock_guard lock(function.mutex);
-  function.occupancy.clear();
-}
-
-// The driver has one function for a library's kernel and the function of that name in the library's
-// module: what is set for one of them is set for both.
-bool may_be_set_by_another_handle(const Function& function) {
-  const bool is_kernel = function.kind() == rpc::HandleKind::kKernel;
-  auto* const image = static_cast<ImageRecord*>(function.session->find(
-      is_kernel ? rpc::HandleKind::kLibrary : rpc::HandleKind::kModule, function.parent));
-  if (image == nullptr || !is_kernel) return image == nullptr || image->parent != 0;
-  const std::lock_guard lock(image->mutex);
-  return !image->modules.empty();
-}
-
-}  // namespace
-
 CUresult check_event_of_launch(const CUlaunchAttribute& attribute, bool is_captured) {
   const bool is_programmatic = attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
   const auto [handle, flags] = is_programmatic
@@ -161,21 +137,25 @@ CUresult check_event_of_launch(const CUlaunchAttribute& attribute, bool is_captu
   return event->is_timed.load(std::memory_order_relaxed) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
+CUresult set_attribute(Function& function, int device, const Context* of_function,
+                       CUfunction_attribute attribute, int value,
                        const std::function<CUresult()>& send) {
   const Context* const context = current_context();
   std::optional<DynamicSharedLimit::Setting> setting;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    if (context != nullptr && function.dynamic_shared.is(*context, device, value) &&
-        !may_be_set_by_another_handle(function))
-      return CUDA_SUCCESS;
-    setting.emplace(function.dynamic_shared, context, device);
+    DynamicSharedLimit& limit =
+        of_function != nullptr ? function.dynamic_shared_in_context : function.dynamic_shared;
+    if (context != nullptr && limit.is(*context, device, value)) return CUDA_SUCCESS;
+    setting.emplace(limit, context, device);
   }
   const CUresult result = send();
   if (result != CUDA_SUCCESS) return result;
   if (setting) setting->succeeded(value);
   if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) value = value != 0 ? 1 : 0;
-  attribute_was_set(function, device, attribute, value);
+  if (of_function != nullptr)
+    function.set_in_context(*of_function, attribute, value);
+  else
+    function.set_on_device(device, attribute, value);
   return CUDA_SUCCESS;
 }
 

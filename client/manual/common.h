@@ -55,8 +55,10 @@ CUresult check_event_of_launch(const CUlaunchAttribute& attribute, bool is_captu
 
 // Answers about functions, alike for CUfunction and CUkernel.
 CUresult parameter_info(const Function& function, size_t index, size_t* offset, size_t* size);
-// `send` asks the server; it is left out where the driver is known to have the value.
-CUresult set_attribute(Function& function, int device, CUfunction_attribute attribute, int value,
+// For a kernel or a module's function on the device, or, with a context, for a kernel's function
+// there. `send` asks the server; it is left out where the driver is known to have the value.
+CUresult set_attribute(Function& function, int device, const Context* of_function,
+                       CUfunction_attribute attribute, int value,
                        const std::function<CUresult()>& send);
 
 // The end of a call with `event`: for an interprocess event the call returns after the worker has

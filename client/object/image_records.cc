@@ -14,8 +14,48 @@ FunctionAttributes* Function::remember(int device, const int* values) {
   return none;
 }
 
+ContextAttributes* Function::find(ContextAttributes* first, const Context& context) {
+  for (ContextAttributes* each = first; each != nullptr; each = each->next.get()) {
+    if (each->context == &context && each->epoch == context.epoch.load()) return each;
+  }
+  return nullptr;
+}
+
+void Function::set_on_device(int device, CUfunction_attribute attribute, int value) {
+  const std::lock_guard lock(mutex);
+  occupancy.clear();
+  admitted = {};
+  FunctionAttributes* const own = on_device(device);
+  if (own == nullptr || static_cast<size_t>(attribute) >= kFunctionAttributes) return;
+  (*own)[attribute].store(value, std::memory_order_relaxed);
+  for (auto* each = by_context.load(); each != nullptr; each = each->next.get()) {
+    if (each->context->device == device && !each->overridden[attribute])
+      each->values[attribute].store(value, std::memory_order_relaxed);
+  }
+}
+
+void Function::set_in_context(const Context& context, CUfunction_attribute attribute, int value) {
+  const std::lock_guard lock(mutex);
+  occupancy.clear();
+  admitted = {};
+  const FunctionAttributes* const of_kernel = on_device(context.device);
+  if (of_kernel == nullptr || static_cast<size_t>(attribute) >= kFunctionAttributes) return;
+  ContextAttributes* own = find(by_context.load(), context);
+  const bool is_new = own == nullptr;
+  if (is_new) {
+    own = new ContextAttributes{&context, context.epoch.load()};
+    for (size_t i = 0; i < kFunctionAttributes; ++i)
+      own->values[i].store((*of_kernel)[i].load(std::memory_order_relaxed));
+    own->next.reset(by_context.load());
+  }
+  own->values[attribute].store(value, std::memory_order_relaxed);
+  own->overridden[attribute] = true;
+  if (is_new) by_context.store(own, std::memory_order_release);
+}
+
 Function::~Function() {
   for (auto& place : by_device) delete place.load(std::memory_order_relaxed);
+  delete by_context.load();
 }
 
 }  // namespace fargpu::client

@@ -3,7 +3,8 @@
 //
 // A Function stands for a CUfunction or a CUkernel. Its layout is filled in before the application
 // learns its handle, and never changes. Its attributes are per device and change only through the
-// client. Any thread.
+// client. A kernel is its own function in every context; what is set for its function in a context
+// overrides what is set for the kernel there. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -40,37 +41,64 @@ struct LegacyLaunch {
   std::vector<std::byte> parameters;
 };
 
+// What work of a kernel finds in a context where something was set for its function.
+struct ContextAttributes {
+  const Context* context;
+  uint32_t epoch;
+  FunctionAttributes values;
+  std::array<bool, kFunctionAttributes> overridden{};  // guarded by the function's mutex
+  std::unique_ptr<ContextAttributes> next;
+};
+
 struct Function final : Object {
   std::string name;
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
 
-  // nullptr: not asked for yet on that device (visible ordinal).
+  // nullptr: not asked for yet on that device (visible ordinal). A kernel's: as set for the kernel.
   FunctionAttributes* on_device(int device) const {
     return static_cast<size_t>(device) < kMaxDevices
                ? by_device[static_cast<size_t>(device)].load(std::memory_order_acquire)
                : nullptr;
   }
+  // For work in the context; nullptr: not asked for yet.
+  FunctionAttributes* in_context(const Context& context) const {
+    ContextAttributes* const first = by_context.load(std::memory_order_acquire);
+    if (first == nullptr) [[likely]]
+      return on_device(context.device);
+    ContextAttributes* const own = find(first, context);
+    return own != nullptr ? &own->values : on_device(context.device);
+  }
   // Stores values unless there are some already. Returns the stored ones.
   FunctionAttributes* remember(int device, const int* values);
+  // The driver has taken the value. Nothing is stored where nothing was asked for yet.
+  void set_on_device(int device, CUfunction_attribute attribute, int value);
+  // For a kernel's function.
+  void set_in_context(const Context& context, CUfunction_attribute attribute, int value);
 
   static constexpr size_t kMaxDevices = 64;
   std::array<std::atomic<FunctionAttributes*>, kMaxDevices> by_device{};
+  std::atomic<ContextAttributes*> by_context{nullptr};  // the latest first; grows under mutex
 
   std::mutex mutex;
-  // (device, block size, dynamic shared bytes, flags) -> the driver's answer; forgotten when an
-  // attribute is set. Guarded by mutex.
-  std::map<std::tuple<int, int, size_t, unsigned>, int> occupancy;
+  // (context's unique id, block size, dynamic shared bytes, flags) -> the driver's answer;
+  // forgotten when an attribute is set. Guarded by mutex.
+  std::map<std::tuple<uint64_t, int, size_t, unsigned>, int> occupancy;
 
   LegacyLaunch legacy;  // guarded by mutex
 
   DynamicSharedLimit dynamic_shared;
+  DynamicSharedLimit dynamic_shared_in_context;  // of a kernel's function
 
-  // Keys of launch_attributes.h, the latest ones; 0: none. Guarded by mutex.
+  // Keys of launch_attributes.h, the latest ones; 0: none. Forgotten when an attribute is set.
+  // Guarded by mutex.
   std::array<uint64_t, 16> admitted{};
   size_t next_admitted = 0;
 
   ~Function() override;
+
+ private:
+  static ContextAttributes* find(ContextAttributes* first, const Context& context);
 };
 
 // A module or a library.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "generated/schema/internal.capnp.h"
+#include "generated/server/execution_decode.h"
 #include "generated/server/internal_decode.h"
 #include "generated/server/occupancy_decode.h"
 #include "schema/support/cuda_rules.h"
@@ -115,6 +116,20 @@ Status clusters(Worker& worker, const Request& request, const Arguments& given, 
 }
 
 }  // namespace
+
+Status manual_cuFuncSetAttribute(Worker& worker, const Request& request) {
+  return decode_cuFuncSetAttribute(worker, request, [&](const auto& given) -> Status {
+    const DriverTable& driver = worker.driver();
+    CUfunction function = given.hfunc;
+    // A kernel stands for its function in the context.
+    if (rpc::handle_kind(given.hfunc_id) == rpc::HandleKind::kKernel) {
+      FARGPU_NEEDS_DRIVER(cuKernelGetFunction);
+      FARGPU_ANSWER_UNLESS_SUCCESS(
+          driver.cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(given.hfunc)));
+    }
+    return answer(worker, request, driver.cuFuncSetAttribute(function, given.attrib, given.value));
+  });
+}
 
 Status manual_fgLaunch(Worker& worker, const Request& request) {
   return decoded("fgLaunch", [&]() -> Status {

@@ -67,7 +67,7 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
   const Context* context = current_context();
   const Device& device = *target.session.device(context->device);
   FunctionAttributes* known = nullptr;
-  if (const CUresult result = attributes_on(target.session, *function, context->device, &known);
+  if (const CUresult result = attributes_in(target.session, *function, *context, &known);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -111,7 +111,7 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
                 static_cast<unsigned>(packed.size()), packed.empty() ? nullptr : packed.data());
   if (result != CUDA_SUCCESS) return result;
   if (!attributes.empty()) {
-    const uint64_t key = attributes_key(attributes, shape, context->device);
+    const uint64_t key = attributes_key(attributes, shape, *context);
     if (!admitted_before(*function, key)) {
       if (const CUresult refused = flush(target.session); refused != CUDA_SUCCESS) return refused;
       remember_admitted(*function, key);

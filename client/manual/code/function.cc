@@ -23,7 +23,7 @@ CUresult manual_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunct
   if (const CUresult result = find(target, hfunc, &function); result != CUDA_SUCCESS) return result;
   FunctionAttributes* attributes = nullptr;
   if (const CUresult result =
-          attributes_on(target.session, *function, current_context()->device, &attributes);
+          attributes_in(target.session, *function, *current_context(), &attributes);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -40,13 +40,19 @@ CUresult manual_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib
   const CallTarget target = CallTarget::of(hfunc);
   Function* function = nullptr;
   if (const CUresult result = find(target, hfunc, &function); result != CUDA_SUCCESS) return result;
-  const int device = current_context()->device;
-  return set_attribute(*function, device, attrib, value, [&] {
-    return function->kind() == rpc::HandleKind::kKernel
-               ? call_cuKernelSetAttribute(target.session, target.context, attrib, value,
-                                           reinterpret_cast<CUkernel>(hfunc), device)
-               : call_cuFuncSetAttribute(target.session, target.context, hfunc, attrib, value);
-  });
+  const Context& context = *current_context();
+  const bool of_kernel = function->kind() == rpc::HandleKind::kKernel;
+  FunctionAttributes* known = nullptr;  // what the others of a kernel's function are
+  if (const CUresult result = of_kernel
+                                  ? attributes_on(target.session, *function, context.device, &known)
+                                  : CUDA_SUCCESS;
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  return set_attribute(
+      *function, context.device, of_kernel ? &context : nullptr, attrib, value, [&] {
+        return call_cuFuncSetAttribute(target.session, target.context, hfunc, attrib, value);
+      });
 }
 
 CUresult manual_cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {

@@ -242,7 +242,7 @@ CUresult manual_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUker
   Function* found = nullptr;
   if (const CUresult result = find_kernel(target.session, kernel, &found); result != CUDA_SUCCESS)
     return result;
-  return set_attribute(*found, dev, attrib, val, [&] {
+  return set_attribute(*found, dev, nullptr, attrib, val, [&] {
     return call_cuKernelSetAttribute(target.session, target.context, attrib, val, kernel, dev);
   });
 }

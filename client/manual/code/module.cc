@@ -53,6 +53,11 @@ CUresult manual_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char
   const CallTarget target = CallTarget::of(hmod);
   ImageRecord* record = nullptr;
   if (const CUresult result = find(target, hmod, &record); result != CUDA_SUCCESS) return result;
+  // A library's kernel is its own function.
+  if (record->parent != 0) {
+    return manual_cuLibraryGetKernel(reinterpret_cast<CUkernel*>(hfunc),
+                                     reinterpret_cast<CUlibrary>(record->parent), name);
+  }
   uint64_t id = 0;
   const CUresult result = function_by_name(target.session, *record, name, &id);
   if (result == CUDA_SUCCESS) *hfunc = reinterpret_cast<CUfunction>(id);

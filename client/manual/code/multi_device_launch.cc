@@ -31,7 +31,7 @@ class MultiDeviceLaunch {
     Function* function = nullptr;
     FunctionAttributes* known = nullptr;
     CUresult result = find_function(session_, handle, &function);
-    if (result == CUDA_SUCCESS) result = attributes_on(session_, *function, context.device, &known);
+    if (result == CUDA_SUCCESS) result = attributes_in(session_, *function, context, &known);
     if (result != CUDA_SUCCESS) return result;
     const LaunchShape shape{{given.gridDimX, given.gridDimY, given.gridDimZ},
                             {given.blockDimX, given.blockDimY, given.blockDimZ},

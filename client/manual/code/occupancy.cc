@@ -27,7 +27,8 @@ CUresult manual_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlo
   const CallTarget target = CallTarget::of(func);
   Function* function = nullptr;
   if (const CUresult result = find(target, func, &function); result != CUDA_SUCCESS) return result;
-  const auto key = std::tuple(current_context()->device, blockSize, dynamicSMemSize, flags);
+  const auto key =
+      std::tuple(current_context()->unique_id.load(), blockSize, dynamicSMemSize, flags);
   {
     std::lock_guard lock(function->mutex);
     if (auto known = function->occupancy.find(key); known != function->occupancy.end()) {
@@ -58,7 +59,8 @@ CUresult manual_cuOccupancyMaxPotentialBlockSizeWithFlags(
   const int ordinal = current_context()->device;
   const Device& device = *target.session.device(ordinal);
   FunctionAttributes* attributes = nullptr;
-  if (const CUresult result = attributes_on(target.session, *function, ordinal, &attributes);
+  if (const CUresult result =
+          attributes_in(target.session, *function, *current_context(), &attributes);
       result != CUDA_SUCCESS) {
     return result;
   }
