@@ -10,6 +10,7 @@
 
 #include "client/cli/exit_codes.h"
 #include "client/settings/settings.h"
+#include "common/base/printable.h"
 #include "common/bootstrap/agreement.h"
 #include "common/bootstrap/open_session.h"
 #include "common/rpc/channel.h"
@@ -77,26 +78,32 @@ std::vector<std::string> lacking(const wire::OpcodeSet& known) {
   return names;
 }
 
+// A server's text, for a terminal.
+std::string shown(capnp::Text::Reader text) {
+  constexpr size_t kMost = 256;
+  return printable_line(text.cStr(), kMost);
+}
+
 ServerStatus to_plain(schema::Status::Reader from) {
   ServerStatus to;
-  to.version = from.getServerVersion().cStr();
-  to.driver_name = from.getDriverName().cStr();
+  to.version = shown(from.getServerVersion());
+  to.driver_name = shown(from.getDriverName());
   to.driver_version = from.getDriverVersion();
   const auto known = bootstrap::read_knows(from);
   to.agrees = known.ok() && !known->empty();
   if (to.agrees) to.lacks = lacking(*known);
   to.uptime_seconds = from.getUptimeSeconds();
   for (auto gpu : from.getGpus()) {
-    to.gpus.push_back({gpu.getUuid().cStr(), gpu.getName().cStr(), gpu.getTotalBytes(),
+    to.gpus.push_back({shown(gpu.getUuid()), shown(gpu.getName()), gpu.getTotalBytes(),
                        gpu.getReservedBytes(), gpu.getSessions(), gpu.getJobs()});
   }
   for (auto session : from.getSessions()) {
     SessionStatus& plain = to.sessions.emplace_back();
     plain.id = session.getId();
-    plain.client = session.getClient().cStr();
-    plain.peer = session.getPeer().cStr();
-    plain.transport = session.getTransport().cStr();
-    for (auto gpu : session.getGpus()) plain.gpus.emplace_back(gpu.cStr());
+    plain.client = shown(session.getClient());
+    plain.peer = shown(session.getPeer());
+    plain.transport = shown(session.getTransport());
+    for (auto gpu : session.getGpus()) plain.gpus.emplace_back(shown(gpu));
     plain.memory_limit_bytes = session.getMemoryLimitBytes();
     plain.memory_used_bytes = session.getMemoryUsedBytes();
     plain.calls = session.getCalls();
@@ -107,9 +114,9 @@ ServerStatus to_plain(schema::Status::Reader from) {
   for (auto job : from.getJobs()) {
     JobStatus& plain = to.jobs.emplace_back();
     plain.id = job.getId();
-    plain.client = job.getClient().cStr();
-    plain.peer = job.getPeer().cStr();
-    for (auto gpu : job.getGpus()) plain.gpus.emplace_back(gpu.cStr());
+    plain.client = shown(job.getClient());
+    plain.peer = shown(job.getPeer());
+    for (auto gpu : job.getGpus()) plain.gpus.emplace_back(shown(gpu));
     plain.memory_limit_bytes = job.getMemoryLimitBytes();
     for (auto bytes : job.getMemoryUsedBytes()) plain.memory_used_bytes.push_back(bytes);
     plain.held = job.getHeld();
@@ -248,8 +255,8 @@ Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadlin
     probe.transport = made->describe();
     probe.reason = made->reason;
     probe.failures = made->failures;
-    probe.server_version = welcome.getServerVersion().cStr();
-    probe.driver_name = welcome.getDriverName().cStr();
+    probe.server_version = shown(welcome.getServerVersion());
+    probe.driver_name = shown(welcome.getDriverName());
     probe.driver_version = welcome.getDriverVersion();
     probe.devices = welcome.getDevices().size();
 

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "common/base/printable.h"
 #include "common/bootstrap/agreement.h"
 #include "common/host/host_identity.h"
 #include "common/wire/control.h"
@@ -74,8 +75,11 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
   return builder.used_bytes();
 }
 
+// A server's text: the program shows it on a terminal.
+constexpr size_t kMostRefusal = 4096;
+
 Status refusal(schema::Refusal::Reader reader) {
-  std::string message = reader.getMessage();
+  std::string message = printable_line(reader.getMessage().cStr(), kMostRefusal);
   switch (reader.getReason()) {
     case schema::Refusal::Reason::VERSION:
       return {StatusCode::kVersion, std::move(message)};

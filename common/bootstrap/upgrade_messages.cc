@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/base/printable.h"
 #include "common/transport/frame_io.h"
 #include "common/wire/control.h"
 #include "common/wire/data.h"
@@ -16,14 +17,6 @@ namespace {
 
 constexpr wire::FrameLimits kLimits{16u << 10, 0};
 constexpr size_t kMaxText = 1024;
-
-std::string printable(std::string text) {
-  text.resize(std::min(text.size(), kMaxText));
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '"') c = '?';
-  }
-  return text;
-}
 
 schema::Upgrade::Step to_wire(UpgradeStep step) {
   switch (step) {
@@ -77,7 +70,7 @@ Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request,
       write_message<schema::Upgrade>(socket, header, deadline, [&](schema::Upgrade::Builder to) {
         to.setStep(to_wire(request.step));
         if (request.upgrade) to.setTransport(to_string(*request.upgrade));
-        to.setReason(printable(request.reason));
+        to.setReason(printable(request.reason, kMaxText));
         to.setConnections(request.connections);
         to.setBulk(request.bulk);
       }));
@@ -92,7 +85,7 @@ Result<UpgradeAnswer> ask_upgrade(int socket, const UpgradeRequest& request,
     const auto from = reader.getRoot<schema::UpgradeReply>();
     UpgradeAnswer answer;
     answer.ok = from.getOk();
-    answer.reason = printable(from.getReason());
+    answer.reason = printable(from.getReason().cStr(), kMaxText);
     answer.unix_name = from.getUnixName();
     answer.port = from.getPort();
     const auto cookie = from.getCookie();
@@ -118,7 +111,7 @@ Result<UpgradeRequest> read_upgrade(int socket, transport::Deadline deadline) {
     if (!step) return malformed("an unknown step");
     UpgradeRequest request{*step,
                            parse_upgrade(from.getTransport().cStr()),
-                           printable(from.getReason()),
+                           printable(from.getReason().cStr(), kMaxText),
                            frame.header.sequence,
                            std::max<uint16_t>(1, from.getConnections()),
                            from.getBulk()};
@@ -138,7 +131,7 @@ Status answer_upgrade(int socket, uint32_t sequence, const UpgradeAnswer& answer
   return write_message<schema::UpgradeReply>(socket, header, deadline,
                                              [&](schema::UpgradeReply::Builder to) {
                                                to.setOk(answer.ok);
-                                               to.setReason(printable(answer.reason));
+                                               to.setReason(printable(answer.reason, kMaxText));
                                                to.setUnixName(answer.unix_name);
                                                to.setPort(answer.port);
                                                to.setCookie(wire::as_data(answer.cookie));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/printable.h"
 #include "common/bootstrap/agreement.h"
 #include "common/wire/control.h"
 #include "common/wire/frame.h"

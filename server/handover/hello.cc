@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/printable.h"
 #include "common/bootstrap/agreement.h"
 #include "common/wire/control.h"
 #include "common/wire/data.h"
@@ -122,14 +123,6 @@ uint64_t processes_of(const std::string& host, uint64_t pid_namespace) {
   for (const char c : host + std::to_string(pid_namespace))
     digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return digest | 1;
-}
-
-std::string printable(std::string_view text, size_t limit) {
-  std::string result(text.substr(0, limit));
-  for (char& c : result) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '"') c = '?';
-  }
-  return result;
 }
 
 Result<HelloRequest> parse_hello(std::span<const std::byte> body) {

@@ -75,7 +75,4 @@ std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::Job
 // SlotOwner::host of the processes of one pid namespace of a host; 0 where either is not known.
 uint64_t processes_of(const std::string& host, uint64_t pid_namespace);
 
-// `text` of a peer, fit for a log: control characters replaced, cut to `limit` bytes.
-std::string printable(std::string_view text, size_t limit);
-
 }  // namespace fargpu::server

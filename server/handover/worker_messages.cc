@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/printable.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/worker.capnp.h"
 #include "server/handover/hello.h"

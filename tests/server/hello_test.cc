@@ -146,11 +146,9 @@ TEST(Hello, EveryTruncationAndGarbageIsSurvived) {
 }
 
 TEST(Hello, NamesBecomePrintable) {
-  EXPECT_EQ(printable("a\nb\x1b[31m\"c\"", 100), "a?b?[31m?c?");
-  EXPECT_EQ(printable("abcdef", 3), "abc");
   const auto hello =
       parse(hello_body([](schema::Hello::Builder h) { h.setClientName("evil\nevent=x"); }));
-  EXPECT_EQ(hello->client_name, "evil?event=x");
+  EXPECT_EQ(hello->client_name, "evil\\x0aevent=x");
 }
 
 TEST(Refusal, IsAWholeFrameWithReasonAndText) {
