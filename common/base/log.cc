@@ -1,6 +1,7 @@
 #include "common/base/log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
@@ -9,6 +10,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,12 +19,15 @@
 #include "common/base/descriptors.h"
 #include "common/base/env.h"
 #include "common/base/fd.h"
+#include "common/base/printable.h"
 #include "common/base/since_load.h"
 
 namespace fargpu::log {
 namespace {
 
 constexpr int kUnconfigured = -1;
+// With level and end of line in one piece that a pipe takes whole, and the daemon, too.
+constexpr size_t kMostForDaemon = 1000;
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
@@ -67,21 +72,65 @@ class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::nu
   // Writes to `file`, or to `other` if there is none.
   DescriptorSink(Fd file, int other) : file_(std::move(file)), other_(other) {}
 
+  bool is_empty() const { return kept_.empty() && lost_ == 0; }
+  void never_wait(std::function<void()> on_kept) {
+    waits_ = false;
+    on_kept_ = std::move(on_kept);
+  }
+
  private:
+  static constexpr size_t kMostKept = 256u << 10;
+
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    [[maybe_unused]] ssize_t written =
-        ::write(file_.valid() ? descriptors::own(file_.get()) : other_, line.data(), line.size());
+    if (!waits_) flush_();
+    if (waits_ || (is_empty() && takes_a_line())) return put({line.data(), line.size()});
+    if (kept_bytes_ + line.size() <= kMostKept) {
+      kept_.emplace_back(line.data(), line.size());
+      kept_bytes_ += line.size();
+    } else {
+      ++lost_;
+    }
+    if (on_kept_) on_kept_();
   }
-  void flush_() override {}
+
+  void flush_() override {
+    for (; !kept_.empty() && takes_a_line(); kept_.pop_front()) {
+      put(kept_.front());
+      kept_bytes_ -= kept_.front().size();
+    }
+    if (lost_ == 0 || !kept_.empty() || !takes_a_line()) return;
+    const std::string text =
+        fmt::format("event=log-lines-lost lines={} why=\"nobody read the log\"", lost_);
+    spdlog::memory_buf_t line;
+    formatter_->format({"log", spdlog::level::warn, text}, line);
+    put({line.data(), line.size()});
+    lost_ = 0;
+  }
+
+  int descriptor() const { return file_.valid() ? descriptors::own(file_.get()) : other_; }
+  // A pipe or socket that poll() reports has room for a line.
+  bool takes_a_line() const {
+    pollfd entry{descriptor(), POLLOUT, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  }
+  void put(std::string_view line) const {
+    [[maybe_unused]] const ssize_t written = ::write(descriptor(), line.data(), line.size());
+  }
 
   const Fd file_;
   const int other_;
+  bool waits_ = true;
+  std::function<void()> on_kept_;
+  std::deque<std::string> kept_;
+  size_t kept_bytes_ = 0;
+  uint64_t lost_ = 0;
 };
 
 struct Backend {
-  std::mutex mutex;  // guards logger; held over fork, so that a child never inherits it locked
+  std::mutex mutex;  // guards the rest; held over fork, so that a child never inherits it locked
+  std::shared_ptr<DescriptorSink> sink;
   std::shared_ptr<spdlog::logger> logger;
 };
 
@@ -97,6 +146,9 @@ Backend& backend() {
 }
 
 std::atomic<int> threshold{kUnconfigured};
+std::atomic<size_t> most_text{kMostText};
+
+std::atomic<const Filter*> filter{nullptr};
 
 int configured_threshold() {
   int level = threshold.load(std::memory_order_relaxed);
@@ -120,21 +172,26 @@ void configure(std::string_view component, Level default_level) {
           "FARGPU_LOG='{}' is not a level: use trace, debug, info, warn, error or off", *text);
     }
   }
+  const bool for_daemon = env_text(kForDaemonVariable).has_value();
   Fd file;
-  if (const auto path = env_text("FARGPU_LOG_FILE")) {
+  if (const auto path = env_text("FARGPU_LOG_FILE"); path && !for_daemon) {
     file = descriptors::open_file(path->c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (!file.valid()) {
       complaint = fmt::format("cannot append to FARGPU_LOG_FILE='{}': {}{}; logging to stderr",
                               *path, std::generic_category().message(errno), explanation(errno));
     }
   }
-  auto logger = std::make_shared<spdlog::logger>(
-      std::string(component),
-      std::make_shared<DescriptorSink>(std::move(file), usual_descriptor()));
-  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %-5l %n: %v");
+  auto sink = std::make_shared<DescriptorSink>(std::move(file), usual_descriptor());
+  if (for_daemon) {
+    sink->never_wait(nullptr);
+    most_text.store(kMostForDaemon, std::memory_order_relaxed);
+  }
+  auto logger = std::make_shared<spdlog::logger>(std::string(component), sink);
+  logger->set_pattern(for_daemon ? "<%l>%v" : "%Y-%m-%d %H:%M:%S.%e %-5l %n: %v");
   logger->set_level(spdlog::level::trace);  // the threshold is ours
   {
     std::lock_guard lock(backend().mutex);
+    backend().sink = std::move(sink);
     backend().logger = std::move(logger);
   }
   threshold.store(static_cast<int>(level), std::memory_order_relaxed);
@@ -157,8 +214,45 @@ bool enabled(Level level) {
 
 void write(Level level, std::string_view text) {
   if (!enabled(level)) return;
+  const Filter* const asked = filter.load(std::memory_order_acquire);
+  if (asked != nullptr && !(*asked)(text)) return;
+  const std::string line = printable_line(text, most_text.load(std::memory_order_relaxed));
   std::lock_guard lock(backend().mutex);
-  backend().logger->log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  backend().logger->log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+void write_as(std::string_view component, Level level, std::string_view text) {
+  if (!enabled(level)) return;
+  const std::string line = printable_line(text, kMostText);
+  std::lock_guard lock(backend().mutex);
+  backend().sink->log({spdlog::string_view_t(component.data(), component.size()), to_spdlog(level),
+                       spdlog::string_view_t(line.data(), line.size())});
+}
+
+std::pair<Level, std::string_view> from_process(std::string_view line) {
+  const size_t end = line.find('>');
+  if (line.starts_with('<') && end != std::string_view::npos) {
+    // As spdlog writes it, which has other names for two levels.
+    const std::string_view name = line.substr(1, end - 1);
+    const auto level = name == "warning" ? Level::kWarn : level_from_text(name);
+    if (level) return {*level, line.substr(end + 1)};
+  }
+  return {Level::kWarn, line};
+}
+
+void set_filter(const Filter* asked) { filter.store(asked, std::memory_order_release); }
+
+void never_wait(std::function<void()> on_kept) {
+  (void)enabled(Level::kError);  // there is a sink
+  std::lock_guard lock(backend().mutex);
+  backend().sink->never_wait(std::move(on_kept));
+}
+
+bool flush() {
+  std::lock_guard lock(backend().mutex);
+  if (!backend().sink) return true;
+  backend().sink->flush();
+  return backend().sink->is_empty();
 }
 
 }  // namespace fargpu::log

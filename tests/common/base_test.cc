@@ -21,6 +21,7 @@
 #include "common/base/fd.h"
 #include "common/base/late_thread_local.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/quick_mutex.h"
 #include "common/base/status.h"
 #include "common/base/try_lock.h"
@@ -135,6 +136,38 @@ TEST(EventFd, PollsReadableUntilDrained) {
   EXPECT_EQ(::poll(&entry, 1, 0), 0);
 }
 
+TEST(Printable, WhatATerminalActsOnIsShownAsNumbers) {
+  EXPECT_EQ(printable_line("a\nb\x1b[31m\"c\"\x7f", 100), "a\\x0ab\\x1b[31m\"c\"\\x7f");
+  EXPECT_EQ(printable("say \"a\"", 100), "say 'a'");
+  EXPECT_EQ(printable("Gr\u00fc\u00dfe \u20ac \U0001F600", 100),
+            "Gr\u00fc\u00dfe \u20ac \U0001F600");
+  // C1 controls, and marks that turn the direction of writing.
+  EXPECT_EQ(printable("\u0085\u009b", 100), "\\xc2\\x85\\xc2\\x9b");
+  EXPECT_EQ(printable("\u202e\u2066", 100), "\\xe2\\x80\\xae\\xe2\\x81\\xa6");
+}
+
+TEST(Printable, WhatIsNoUtf8IsShownByteByByte) {
+  for (const auto& [text, shown] : std::vector<std::pair<std::string, std::string>>{
+           {"\xff", "\\xff"},                                // no lead byte
+           {"\x80z", "\\x80z"},                              // nothing to continue
+           {"\xc3", "\\xc3"},                                // ends early
+           {"\xc3(", "\\xc3("},                              // is not continued
+           {"\xc0\x8a", "\\xc0\\x8a"},                       // a line end in two bytes
+           {"\xe0\x80\x8a", "\\xe0\\x80\\x8a"},              // and in three
+           {"\xed\xa0\x80", "\\xed\\xa0\\x80"},              // a surrogate
+           {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}}) {  // beyond Unicode
+    EXPECT_EQ(printable(text, 100), shown);
+  }
+}
+
+TEST(Printable, ALimitCutsBetweenCharacters) {
+  EXPECT_EQ(printable("abcdef", 3), "abc");
+  EXPECT_EQ(printable("ab\u20ac", 4), "ab");
+  EXPECT_EQ(printable("ab\n", 5), "ab");
+  EXPECT_EQ(printable("ab\n", 6), "ab\\x0a");
+  EXPECT_EQ(printable("", 0), "");
+}
+
 class LogTest : public ::testing::Test {
  protected:
   LogTest() {
@@ -164,6 +197,92 @@ TEST_F(LogTest, WritesOneLineWithLevelAndComponent) {
   EXPECT_NE(text.find("info  worker 17: 2 GPUs\n"), std::string::npos) << text;
   EXPECT_NE(text.find("error worker 17: a text with {} in it\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("not this"), std::string::npos);
+}
+
+TEST_F(LogTest, ATextMakesNoLinesOfItsOwn) {
+  log::configure("test", log::Level::kInfo);
+  log::info("{}", "first\n2026-01-01 00:00:00.000 info  daemon: event=ready\x1b[31m");
+  log::write_as("worker 1", log::Level::kInfo, "second\rthird");
+  const std::string text = contents();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_NE(text.find("test: first\\x0a2026-01-01"), std::string::npos) << text;
+  EXPECT_NE(text.find("event=ready\\x1b[31m\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("info  worker 1: second\\x0dthird\n"), std::string::npos) << text;
+}
+
+TEST_F(LogTest, AFilterLeavesLinesOut) {
+  log::configure("test", log::Level::kInfo);
+  const log::Filter filter = [](std::string_view text) { return text != "no"; };
+  log::set_filter(&filter);
+  log::info("no");
+  log::info("yes");
+  log::set_filter(nullptr);
+  EXPECT_EQ(contents().find(": no\n"), std::string::npos);
+  EXPECT_NE(contents().find(": yes\n"), std::string::npos);
+}
+
+// As a process of a daemon writes them, and as the daemon reads them.
+TEST_F(LogTest, LinesForADaemonHaveALevelAndNoTime) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reading(ends[0]), writing(ends[1]);
+  ::setenv(log::kForDaemonVariable, "1", 1);
+  ::setenv("FARGPU_LOG_FD", std::to_string(writing.get()).c_str(), 1);
+  log::configure("worker 17", log::Level::kDebug);
+  log::debug("one");
+  log::warn("two");
+  log::error("{}", std::string(5000, 'x'));
+  ::unsetenv("FARGPU_LOG_FD");
+  ::unsetenv(log::kForDaemonVariable);
+  std::string text(8192, 0);
+  text.resize(static_cast<size_t>(::read(reading.get(), text.data(), text.size())));
+  std::istringstream lines(text);
+  const std::pair<log::Level, std::string> wanted[] = {
+      {log::Level::kDebug, "one"},
+      {log::Level::kWarn, "two"},
+      {log::Level::kError, std::string(1000, 'x')}};
+  for (const auto& [level, says] : wanted) {
+    std::string line;
+    ASSERT_TRUE(std::getline(lines, line));
+    EXPECT_LE(line.size() + 1, 1024u);
+    EXPECT_EQ(log::from_process(line).first, level);
+    EXPECT_EQ(log::from_process(line).second, says);
+  }
+  EXPECT_EQ(contents(), "");  // FARGPU_LOG_FILE is the daemon's
+  for (const std::string_view line : {"an assertion failed", "<none>text", "<info", "<"})
+    EXPECT_EQ(log::from_process(line), std::pair(log::Level::kWarn, line));
+}
+
+TEST_F(LogTest, NobodyWaitsForWhoReadsIt) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reading(ends[0]), writing(ends[1]);
+  ::unsetenv("FARGPU_LOG_FILE");
+  ::setenv("FARGPU_LOG_FD", std::to_string(writing.get()).c_str(), 1);
+  log::configure("test", log::Level::kInfo);
+  ::unsetenv("FARGPU_LOG_FD");
+  int kept = 0;
+  log::never_wait([&kept] { ++kept; });
+  constexpr int kLines = 1000;
+  for (int i = 0; i < kLines; ++i) log::info("{:04} {}", i, std::string(1000, 'x'));
+  EXPECT_GT(kept, 500);
+  EXPECT_FALSE(log::flush());
+  // Read now: what was kept comes in its order, then the number of the others.
+  std::string text;
+  for (bool whole = false; !whole;) {
+    whole = log::flush();
+    std::string bytes(1u << 20, 0);
+    text.append(bytes, 0, static_cast<size_t>(::read(reading.get(), bytes.data(), bytes.size())));
+  }
+  std::istringstream lines(text);
+  int next = 0;
+  std::string line;
+  for (; std::getline(lines, line) && line.find("event=") == std::string::npos; ++next)
+    EXPECT_NE(line.find(" test: " + fmt::format("{:04}", next)), std::string::npos) << line;
+  EXPECT_GT(next, 250);
+  EXPECT_NE(line.find(fmt::format("event=log-lines-lost lines={}", kLines - next)),
+            std::string::npos)
+      << line;
 }
 
 TEST_F(LogTest, EnvironmentSetsTheLevel) {
