@@ -27,6 +27,8 @@
 #include "server/handover/inventory.h"
 #include "server/handover/token.h"
 #include "server/job/job_keeper.h"
+#include "server/launch/daemon_log.h"
+#include "server/launch/logged_launcher.h"
 #include "server/placement/host_placement.h"
 
 namespace fargpu::server {
@@ -57,9 +59,10 @@ struct Daemon::Impl {
   Impl(DaemonConfig c, std::string worker, Launcher& l, RuntimeFolder f, Inventory i)
       : config(std::move(c)),
         worker_program(std::move(worker)),
-        launcher(l),
         folder(std::move(f)),
         inventory(std::move(i)),
+        daemon_log(loop),
+        launcher(loop, l),
         relays(loop, launcher,
                (std::filesystem::path(worker_program).parent_path() / "fargpu-tls-relay").string()),
         placement(inventory.units, config.placement),
@@ -101,11 +104,12 @@ struct Daemon::Impl {
 
   const DaemonConfig config;
   const std::string worker_program;
-  Launcher& launcher;
   const RuntimeFolder folder;
   const Inventory inventory;
   HelloRules rules;
   asio::io_context loop;
+  DaemonLog daemon_log;
+  LoggedLauncher launcher;
   TlsRelays relays;
   IdSequence ids;
   HostPlacement placement;

@@ -81,6 +81,7 @@ Status Sessions::start(const NewSession& session) {
   }
   const uint64_t id = record.id;
   const auto worker = record.worker;
+  worker->set_name(fmt::format("worker {} job {}", id_text(id), id_text(session.job.id)));
   record.statistics.close_descriptor();
   record.orders.close_descriptor();
   log::info(

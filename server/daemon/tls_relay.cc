@@ -19,6 +19,7 @@ Result<Fd> TlsRelays::start(Fd socket, const TlsRelayOptions& options) {
                      fmt::format("--key={}", options.key_file),
                      fmt::format("--peer={}", options.peer),
                      fmt::format("--milliseconds={}", options.milliseconds)};
+  setup.name = fmt::format("tls {}", options.peer);
   setup.descriptors = {{socket.get(), kTlsSocketFd}, {theirs.get(), kTlsPlainFd}};
   FARGPU_ASSIGN_OR_RETURN(const auto relay, WatchedProcess::start(loop_, launcher_, setup));
   relay->on_end([this, key = relay.get()](const ProcessEnd&) {

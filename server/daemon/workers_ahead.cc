@@ -222,6 +222,7 @@ Status WorkersAhead::start_one(size_t grant) {
   ProcessSetup setup;
   setup.program = rules_.program;
   setup.arguments = {kAheadArgument};
+  setup.name = "worker ahead";
   setup.environment = rules_.usual;
   const Grant::Environment& granted = grants_[grant].granted;
   setup.environment.insert(setup.environment.end(), granted.begin(), granted.end());

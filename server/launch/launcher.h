@@ -22,6 +22,7 @@ struct ProcessSetup {
   std::vector<std::pair<std::string, std::string>> environment;  // set over the launcher's own
   // ours -> the process's number; besides them it gets 0 (null), 1 and 2
   std::vector<std::pair<int, int>> descriptors;
+  std::string name{};  // in the daemon's log; empty: the program's
 };
 
 struct ProcessEnd {
@@ -45,6 +46,8 @@ class LaunchedProcess {
   virtual int end_descriptor() const = 0;
   // How it ended. None: it has not.
   virtual std::optional<ProcessEnd> end() = 0;
+  // Its name in the daemon's log from now on.
+  virtual void set_name(const std::string&) {}
 };
 
 class Launcher {

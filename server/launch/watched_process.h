@@ -24,6 +24,8 @@ class WatchedProcess : public std::enable_shared_from_this<WatchedProcess> {
   int id() const { return process_->id(); }
   // Without effect after its end.
   void signal(int number) const { process_->signal(number); }
+  // In the daemon's log.
+  void set_name(const std::string& name) const { process_->set_name(name); }
 
  private:
   WatchedProcess(boost::asio::io_context& loop, std::unique_ptr<LaunchedProcess> process, Fd end);
