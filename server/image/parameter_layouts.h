@@ -9,18 +9,11 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "common/fatbin/kernel_layouts.h"
 #include "server/object/object_end.h"
 
 namespace fargpu::server {
-
-struct ParameterLayout {
-  std::vector<unsigned> offsets, sizes;  // bytes, one of each per parameter
-};
-
-// Of the kernels of an image, by name.
-using KernelLayouts = std::unordered_map<std::string, ParameterLayout>;
 
 class ParameterLayouts {
  public:
@@ -32,8 +25,9 @@ class ParameterLayouts {
   const ParameterLayout* find(uint64_t image, const std::string& kernel) const {
     const auto known = images_.find(image);
     if (known == images_.end()) return nullptr;
-    const auto found = known->second.find(kernel);
-    return found == known->second.end() ? nullptr : &found->second;
+    const auto found = known->second.kernels.find(kernel);
+    return found == known->second.kernels.end() || found->second.empty() ? nullptr
+                                                                         : &found->second.front();
   }
   void learn(uint64_t function, ParameterLayout layout) { layouts_[function] = std::move(layout); }
   void function_ended(const ObjectEnd& end) { layouts_.erase(end.id); }

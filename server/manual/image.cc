@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/fatbin/kernel_layouts.h"
 #include "common/wire/image_piece.h"
 #include "generated/server/internal_decode.h"
 #include "generated/server/library_decode.h"
@@ -16,7 +17,6 @@
 #include "server/image/driver_image.h"
 #include "server/image/image_cache.h"
 #include "server/image/jit_options.h"
-#include "server/image/kernel_parameters.h"
 #include "server/image/parameter_layouts.h"
 #include "server/manual/manual.h"
 
@@ -91,7 +91,7 @@ struct Load {
   JitOptions options;
   uint64_t id;  // client-made
   // For a driver that does not tell it.
-  void learn_layouts() { layouts = layouts_in_image(image.bytes()); }
+  void learn_layouts() { read_kernel_layouts(image.bytes(), layouts); }
 
   std::vector<char> info, errors;
   Handle loaded = nullptr;

@@ -1,21 +1,30 @@
-#include "server/image/kernel_parameters.h"
+#include "common/fatbin/kernel_layouts.h"
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
-#include <string>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "common/fatbin/contents.h"
 #include "common/fatbin/prelinked.h"
-#include "schema/support/cuda_rules.h"
 
-namespace fargpu::server {
+namespace fargpu {
 namespace {
 
-// No parameter is larger.
+// No parameter is larger, and no kernel has more.
 constexpr uint64_t kMaxParameterBytes = 32768;
+constexpr size_t kMaxParameters = 4096;
+
+// Of a parameter that cannot be read: the kernel is known, and no more.
+void add(KernelLayouts& layouts, std::string_view name, std::optional<ParameterLayout> layout) {
+  auto& known = layouts.kernels[std::string(name)];
+  if (layout && std::ranges::find(known, *layout) == known.end())
+    known.push_back(std::move(*layout));
+}
 
 template <typename T>
 std::optional<T> load(std::string_view bytes, uint64_t at) {
@@ -30,6 +39,7 @@ std::optional<T> load(std::string_view bytes, uint64_t at) {
 struct Section {
   uint32_t name = 0, type = 0;
   uint64_t flags = 0, address = 0, offset = 0, bytes = 0;
+  uint32_t link = 0;
 };
 
 std::optional<std::string_view> contents(std::string_view elf, const Section& section) {
@@ -38,22 +48,28 @@ std::optional<std::string_view> contents(std::string_view elf, const Section& se
   return elf.substr(section.offset, section.bytes);
 }
 
-// For each section with its name; false: the file is damaged.
+// For each section with its name; false: the file is damaged, or no code for a GPU.
 template <typename See>
 bool for_each_section(std::string_view elf, See&& see) {
-  constexpr uint64_t kSectionsAt = 0x28, kSectionBytesAt = 0x3a, kCountAt = 0x3c, kNamesAt = 0x3e;
+  constexpr uint64_t kMachineAt = 0x12, kSectionsAt = 0x28, kSectionBytesAt = 0x3a, kCountAt = 0x3c,
+                     kNamesAt = 0x3e;
+  constexpr uint16_t kCuda = 190, kElsewhere = 0xffff;
   const auto table = load<uint64_t>(elf, kSectionsAt);
-  const auto step = load<uint16_t>(elf, kSectionBytesAt), count = load<uint16_t>(elf, kCountAt),
-             names_index = load<uint16_t>(elf, kNamesAt);
-  if (!names_index || *table > elf.size()) return false;
-  const auto section = [&](uint16_t index) {
-    return load<Section>(elf, *table + uint64_t{index} * *step);
+  const auto machine = load<uint16_t>(elf, kMachineAt), step = load<uint16_t>(elf, kSectionBytesAt),
+             few = load<uint16_t>(elf, kCountAt), names_at = load<uint16_t>(elf, kNamesAt);
+  if (!names_at || *machine != kCuda || *table > elf.size()) return false;
+  const auto section = [&](uint64_t index) {
+    return index > elf.size() ? std::nullopt : load<Section>(elf, *table + index * *step);
   };
-  const auto names_section = section(*names_index);
-  if (!names_section) return false;
+  // The first section has the numbers that do not fit into the header.
+  const auto first = section(0);
+  if (!first) return false;
+  const uint64_t count = *few != 0 ? *few : first->bytes;
+  const auto names_section = section(*names_at != kElsewhere ? *names_at : first->link);
+  if (!names_section || *step == 0) return false;
   const auto names = contents(elf, *names_section);
   if (!names) return false;
-  for (uint16_t i = 0; i < *count; ++i) {
+  for (uint64_t i = 0; i < count; ++i) {
     const auto each = section(i);
     if (!each) return false;
     if (each->name > names->size()) continue;
@@ -82,7 +98,7 @@ std::optional<ParameterLayout> read_attributes(std::string_view info) {
     const auto ordinal = *load<uint16_t>(value, kOrdinalAt);
     const auto word = *load<uint32_t>(value, kSizeAt);
     const uint32_t size = number == kParameter ? word >> 18 : word & 0xffffff;
-    if (ordinal >= schema::kMaxParameters || size > kMaxParameterBytes) return std::nullopt;
+    if (ordinal >= kMaxParameters || size > kMaxParameterBytes) return std::nullopt;
     if (layout.offsets.size() <= ordinal) {
       layout.offsets.resize(ordinal + 1u);
       layout.sizes.resize(ordinal + 1u);
@@ -95,15 +111,13 @@ std::optional<ParameterLayout> read_attributes(std::string_view info) {
   return layout;
 }
 
-KernelLayouts layouts_in_cubin(std::string_view elf) {
+void read_cubin(std::string_view elf, KernelLayouts& layouts) {
   constexpr std::string_view kPrefix = ".nv.info.";
-  KernelLayouts layouts;
-  for_each_section(elf, [&](std::string_view name, std::string_view bytes) {
-    if (!name.starts_with(kPrefix)) return;
-    if (auto layout = read_attributes(bytes))
-      layouts[std::string(name.substr(kPrefix.size()))] = std::move(*layout);
+  const bool whole = for_each_section(elf, [&](std::string_view name, std::string_view bytes) {
+    if (name.starts_with(kPrefix))
+      add(layouts, name.substr(kPrefix.size()), read_attributes(bytes));
   });
-  return layouts;
+  if (!whole) layouts.has_more = true;
 }
 
 // --- PTX
@@ -113,7 +127,7 @@ bool is_name(char c) {
          c == '%';
 }
 
-// Words and single other characters, without comments.
+// Words, texts in quotes and single other characters, without comments.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {}
@@ -124,6 +138,8 @@ class Words {
     const size_t begin = at_++;
     if (is_name(text_[begin]))
       while (at_ < text_.size() && is_name(text_[at_])) ++at_;
+    else if (text_[begin] == '"')
+      at_ = std::min(text_.find('"', at_), text_.size() - 1) + 1;
     return text_.substr(begin, at_ - begin);
   }
 
@@ -165,14 +181,25 @@ uint64_t bytes_of_type(std::string_view word) {
              : 0;
 }
 
+// Of .v2, .v4 and .v8; 0: another word.
+uint64_t elements_of_vector(std::string_view word) {
+  return word.size() == 3 && word.starts_with(".v") ? number(word.substr(2)).value_or(0) : 0;
+}
+
+bool is_space_of_pointer(std::string_view word) {
+  return word == ".global" || word == ".const" || word == ".shared" || word == ".local";
+}
+
 // What stands between the brackets behind a kernel's name.
 std::optional<ParameterLayout> read_parameters(Words& words) {
   ParameterLayout layout;
-  uint64_t end = 0, type = 0, alignment = 0, count = 1;
+  uint64_t end = 0, type = 0, alignment = 0, count = 1, elements = 1;
+  bool begun = false;
   for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
     if (word == ".param" || word == "(") {
+      begun = word == ".param";
       type = alignment = 0;
-      count = 1;
+      count = elements = 1;
     } else if (word == ".align") {
       const auto value = number(words.next());
       // What .ptr says is about the memory that the parameter points to.
@@ -185,64 +212,80 @@ std::optional<ParameterLayout> read_parameters(Words& words) {
       if (!value || *value > kMaxParameterBytes) return std::nullopt;
       count = *value;
     } else if (word == "," || word == ")") {
-      if (type != 0) {
-        const uint64_t unit = alignment != 0 ? alignment : type;
+      if (begun) {
+        const uint64_t bytes = type * elements * count;
+        const uint64_t unit = alignment != 0 ? alignment : type * elements;
+        if (bytes == 0) return std::nullopt;
         const uint64_t offset = (end + unit - 1) / unit * unit;
-        end = offset + type * count;
-        if (end > kMaxParameterBytes || layout.sizes.size() >= schema::kMaxParameters)
-          return std::nullopt;
+        end = offset + bytes;
+        if (end > kMaxParameterBytes || layout.sizes.size() >= kMaxParameters) return std::nullopt;
         layout.offsets.push_back(static_cast<unsigned>(offset));
-        layout.sizes.push_back(static_cast<unsigned>(type * count));
-        type = 0;
+        layout.sizes.push_back(static_cast<unsigned>(bytes));
+        begun = false;
       }
       if (word == ")") return layout;
     } else if (const uint64_t bytes = bytes_of_type(word); bytes != 0) {
       type = bytes;
+    } else if (const uint64_t several = elements_of_vector(word); several != 0) {
+      elements = several;
+    } else if (word.starts_with('.') && !is_space_of_pointer(word)) {
+      return std::nullopt;  // .texref, for instance
     }
   }
   return std::nullopt;
 }
 
-KernelLayouts layouts_in_ptx(std::string_view text) {
-  KernelLayouts layouts;
+void read_ptx(std::string_view text, KernelLayouts& layouts) {
   Words words(text);
-  for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
+  std::string_view word = words.next();
+  // So does every text begin; another form is not for us.
+  if (word != ".version") layouts.has_more = true;
+  for (; !word.empty(); word = words.next()) {
     if (word != ".entry") continue;
-    const std::string name(words.next());
+    const std::string_view name = words.next();
     if (name.empty()) break;
-    if (words.next() != "(") {
-      layouts[name] = {};
-    } else if (auto layout = read_parameters(words)) {
-      layouts[name] = std::move(*layout);
-    }
+    add(layouts, name, words.next() == "(" ? read_parameters(words) : ParameterLayout());
   }
-  return layouts;
 }
 
-KernelLayouts layouts_in(std::string_view code) {
-  return code.starts_with(kElfMagic) ? layouts_in_cubin(code) : layouts_in_ptx(code);
+void read_code(std::string_view code, KernelLayouts& layouts) {
+  if (code.starts_with(kElfMagic))
+    read_cubin(code, layouts);
+  else
+    read_ptx(code, layouts);
+}
+
+bool is_code(const FatbinEntry& entry) {
+  return entry.kind == static_cast<uint16_t>(EntryKind::kPtx) ||
+         entry.kind == static_cast<uint16_t>(EntryKind::kCubin);
 }
 
 }  // namespace
 
-KernelLayouts layouts_in_image(std::span<const std::byte> image) {
+void read_kernel_layouts(std::span<const std::byte> image, KernelLayouts& layouts) {
   if (const auto containers = read_prelinked(image); containers.ok() && !containers->empty()) {
-    KernelLayouts layouts;
-    for (const auto& container : *containers) layouts.merge(layouts_in_image(container));
-    return layouts;
+    for (const auto& container : *containers) read_kernel_layouts(container, layouts);
+    return;
   }
   const std::string_view code(reinterpret_cast<const char*>(image.data()), image.size());
   const auto magic = load<uint32_t>(code, 0);
-  if (!magic || *magic != kFatbinMagic) return layouts_in(code);
-  KernelLayouts layouts;
+  if (!magic || *magic != kFatbinMagic) return read_code(code, layouts);
   const auto entries = read_fatbin(image);
-  if (!entries.ok()) return layouts;
-  // Entries are the same kernels for different GPUs; what one lacks another may have.
-  for (const FatbinEntry& entry : *entries) {
-    const auto contents = entry_contents(entry);
-    if (contents.ok()) layouts.merge(layouts_in(*contents));
+  if (!entries.ok()) {
+    layouts.has_more = true;
+    return;
   }
-  return layouts;
+  for (const FatbinEntry& entry : *entries) {
+    if (!is_code(entry)) {
+      layouts.has_more = true;
+      continue;
+    }
+    const auto contents = entry_contents(entry);
+    if (contents.ok())
+      read_code(*contents, layouts);
+    else
+      layouts.has_more = true;
+  }
 }
 
-}  // namespace fargpu::server
+}  // namespace fargpu

@@ -1,0 +1,31 @@
+// Where a kernel's parameters lie, as its image says. Pure functions over memory of the caller;
+// nothing outside the image is read.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace fargpu {
+
+struct ParameterLayout {
+  std::vector<unsigned> offsets, sizes;  // bytes, one of each per parameter
+  bool operator==(const ParameterLayout&) const = default;
+};
+
+// The kernels of images.
+struct KernelLayouts {
+  // By name. More than one layout: entries for different GPUs differ. None: the kernel is there,
+  // but its parameters cannot be read.
+  std::unordered_map<std::string, std::vector<ParameterLayout>> kernels;
+  // There may be more kernels: a part is for linkers alone, damaged, or of an unknown form.
+  bool has_more = false;
+};
+
+// Adds what a cubin, a PTX text, a fat binary of them, or a block of fat binaries (prelinked.h)
+// says. Takes about as long as unpacking the image.
+void read_kernel_layouts(std::span<const std::byte> image, KernelLayouts& layouts);
+
+}  // namespace fargpu

@@ -1,0 +1,184 @@
+#include "common/fatbin/kernel_layouts.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fargpu {
+namespace {
+
+using Numbers = std::vector<unsigned>;
+
+KernelLayouts read(std::string_view image) {
+  KernelLayouts layouts;
+  read_kernel_layouts({reinterpret_cast<const std::byte*>(image.data()), image.size()}, layouts);
+  return layouts;
+}
+
+// Of a kernel with one layout.
+const ParameterLayout& only(const KernelLayouts& layouts, const char* kernel) {
+  EXPECT_EQ(layouts.kernels.at(kernel).size(), 1u) << kernel;
+  return layouts.kernels.at(kernel).front();
+}
+
+std::string entry(const std::string& parameters) {
+  return ".version 8.0\n.entry k(" + parameters + ") { ret; }";
+}
+
+TEST(KernelLayoutsTest, InPtx) {
+  const auto layouts = read(R"(.version 8.0
+.target sm_75
+// .entry commented(.param .u32 a)
+.visible .func (.param .b32 r) helper(.param .b64 x) { ret; }
+.visible .entry none() { ret; }
+.entry bare { ret; }
+.visible .entry many(
+	.param .u32 many_param_0,
+	.param .f64 many_param_1, /* , .param .u8 no */
+	.param .align 8 .b8 many_param_2[5016],
+	.param .align 2 .b8 many_param_3[6],
+	.param .u8 many_param_4,
+	.param .u64 .ptr .global .align 16 many_param_5
+)
+.maxntid 128, 1, 1
+{ .reg .b32 %r<2>; ret; }
+)");
+  EXPECT_FALSE(layouts.has_more);
+  ASSERT_EQ(layouts.kernels.size(), 3u);
+  EXPECT_TRUE(only(layouts, "none").sizes.empty());
+  EXPECT_TRUE(only(layouts, "bare").sizes.empty());
+  // As a compiler lays it out for (int, double, struct of 5016 bytes, three shorts, char, float*).
+  EXPECT_EQ(only(layouts, "many").offsets, (Numbers{0, 8, 16, 5032, 5038, 5040}));
+  EXPECT_EQ(only(layouts, "many").sizes, (Numbers{4, 8, 5016, 6, 1, 8}));
+}
+
+TEST(KernelLayoutsTest, VectorsAndTextsInPtx) {
+  const auto vector = read(entry(".param .u8 a, .param .v4 .f32 b"));
+  EXPECT_EQ(only(vector, "k").offsets, (Numbers{0, 16}));
+  EXPECT_EQ(only(vector, "k").sizes, (Numbers{1, 16}));
+  const auto text = read(".version 8.0\n.file 1 \"/a/*/b.cu\"\n.entry k(.param .u8 a) { ret; }");
+  EXPECT_EQ(only(text, "k").sizes, (Numbers{1}));
+}
+
+TEST(KernelLayoutsTest, ParametersThatCannotBeRead) {
+  for (const char* parameters :
+       {".param .texref t", ".param .u32 a, .param b", ".param .u32 a[0]", ".param .u32 a[N]"}) {
+    const auto layouts = read(entry(parameters));
+    EXPECT_FALSE(layouts.has_more) << parameters;
+    EXPECT_TRUE(layouts.kernels.at("k").empty()) << parameters;
+  }
+}
+
+TEST(KernelLayoutsTest, EntriesThatDiffer) {
+  KernelLayouts layouts;
+  for (const char* parameters : {".param .u32 a", ".param .u64 a", ".param .u32 b"}) {
+    const std::string text = entry(parameters);
+    read_kernel_layouts(std::as_bytes(std::span(text)), layouts);
+  }
+  ASSERT_EQ(layouts.kernels.at("k").size(), 2u);
+  EXPECT_EQ(layouts.kernels.at("k")[0].sizes, (Numbers{4}));
+  EXPECT_EQ(layouts.kernels.at("k")[1].sizes, (Numbers{8}));
+}
+
+// An ELF file of one section ".nv.info.k" with these attributes.
+std::string cubin(std::string_view attributes) {
+  const std::string names("\0.names\0.nv.info.k\0", 19);
+  std::string elf(64, '\0');
+  std::memcpy(elf.data(),
+              "\x7f"
+              "ELF",
+              4);
+  const auto put = [&elf](size_t at, uint64_t value, size_t bytes) {
+    std::memcpy(elf.data() + at, &value, bytes);
+  };
+  put(0x12, 190, 2);  // CUDA
+  put(0x28, 64, 8);   // the sections
+  put(0x3a, 64, 2);   // bytes of each
+  put(0x3c, 2, 2);    // how many
+  elf.resize(64 + 2 * 64);
+  const auto section = [&](size_t index, uint64_t name, std::string_view bytes) {
+    put(64 + index * 64, name, 4);
+    put(64 + index * 64 + 0x18, elf.size(), 8);
+    put(64 + index * 64 + 0x20, bytes.size(), 8);
+    elf += bytes;
+  };
+  section(0, 1, names);
+  section(1, 8, attributes);
+  return elf;
+}
+
+constexpr std::string_view kOld(
+    "\x04\x0a\x08\x00\x01\x00\x00\x00\x60\x01\x0c\x00"                  // something else
+    "\x03\x19\x0c\x00"                                                  // a value
+    "\x04\x17\x0c\x00\x00\x00\x00\x00\x01\x00\x08\x00\x00\xf0\x11\x00"  // second: 4 bytes at 8
+    "\x04\x17\x0c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xf0\x21\x00",
+    48);  // first: 8 bytes
+constexpr std::string_view kNew(
+    "\x04\x45\x0c\x00\x00\x00\x00\x00\x01\x00\x10\x00\x98\x13\x00\x00"
+    "\x04\x45\x0c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x05",
+    32);
+
+TEST(KernelLayoutsTest, InCubins) {
+  const auto old = read(cubin(kOld));
+  EXPECT_EQ(only(old, "k").offsets, (Numbers{0, 8}));
+  EXPECT_EQ(only(old, "k").sizes, (Numbers{8, 4}));
+  const auto recent = read(cubin(kNew));
+  EXPECT_EQ(only(recent, "k").offsets, (Numbers{0, 16}));
+  EXPECT_EQ(only(recent, "k").sizes, (Numbers{8, 5016}));
+}
+
+// The header has 16 bits for the number of sections.
+TEST(KernelLayoutsTest, CubinsOfManySections) {
+  std::string elf = cubin(kOld);
+  const auto put = [&elf](size_t at, uint64_t value, size_t bytes) {
+    std::memcpy(elf.data() + at, &value, bytes);
+  };
+  // The names' section is the first one here, which says how long it is: so many sections.
+  const size_t names = elf.find(std::string_view("\0.names", 7));
+  constexpr size_t kMany = 70000;
+  const size_t table = elf.size();
+  elf.resize(table + kMany * 64);
+  put(0x28, table, 8);
+  put(0x3c, 0, 2);
+  put(0x3e, 0xffff, 2);
+  put(table + 0x20, kMany, 8);
+  put(table + 0x28, 1, 4);
+  put(table + 64 + 0x18, names, 8);
+  put(table + 64 + 0x20, 19, 8);
+  put(table + (kMany - 1) * 64, 8, 4);
+  put(table + (kMany - 1) * 64 + 0x18, names + 19, 8);
+  put(table + (kMany - 1) * 64 + 0x20, kOld.size(), 8);
+  const auto layouts = read(elf);
+  EXPECT_FALSE(layouts.has_more);
+  EXPECT_EQ(only(layouts, "k").sizes, (Numbers{8, 4}));
+}
+
+TEST(KernelLayoutsTest, DamagedImages) {
+  const std::string whole = cubin(kOld);
+  EXPECT_FALSE(read(whole).has_more);
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    // From memory of its own, so that a sanitizer sees what is read behind the end.
+    const std::vector<char> part(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(bytes));
+    const auto layouts = read({part.data(), part.size()});
+    EXPECT_TRUE(layouts.has_more || layouts.kernels.empty()) << bytes;
+  }
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = '\xff';
+    (void)read(damaged);
+  }
+  for (const char* text : {"", ".entry", "BC\xc0\xde"}) {
+    EXPECT_TRUE(read(text).has_more) << text;
+    EXPECT_TRUE(read(text).kernels.empty()) << text;
+  }
+  for (const char* text : {".entry k(.param .u32 a", ".entry k(.param .align 0 .b8 a[4])",
+                           ".entry k(.param .b8 a[99999999999])"})
+    EXPECT_TRUE(read(text).kernels.at("k").empty()) << text;
+}
+
+}  // namespace
+}  // namespace fargpu
