@@ -21,8 +21,11 @@ void add_server_options(CLI::App& command, ServerOptions& options) {
   command.add_option("--tls-ca", options.tls_ca,
                      "File with the certificates of the trusted authorities (default: "
                      "$FARGPU_TLS_CA, or the system's)");
-  command.add_option("--token-file", options.token_file,
-                     "File whose first line is the server's token (default: $FARGPU_TOKEN_FILE)");
+  command.add_option(
+      "--token-file", options.token_file,
+      "File whose first line is the server's token, or with a line "
+      "\"server HOST:PORT TOKEN\" for each server (\"server * TOKEN\": of all others) "
+      "(default: $FARGPU_TOKEN_FILE)");
   command
       .add_option("--transport", options.transport,
                   "Transport: auto, shm, rdma or tcp; without auto the session fails if the "

@@ -166,9 +166,9 @@ Result<std::vector<Target>> targets_from_environment() {
   std::vector<Target> targets;
   for (const std::string& server : *servers) {
     FARGPU_ASSIGN_OR_RETURN(auto address, bootstrap::parse_server(server));
-    targets.push_back({std::move(address),
-                       settings.token,
-                       {settings.transport, settings.connections, settings.spin}});
+    const std::string& token = settings.tokens.of(address);
+    targets.push_back(
+        {std::move(address), token, {settings.transport, settings.connections, settings.spin}});
   }
   return targets;
 }

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& server,
   const bootstrap::Patience patience{deadline, deadline + kWorkerStart, deadline + kWorkerStart};
   const bootstrap::Greeting greeting{.opcode = wire::kManage,
                                      .program = program_invocation_short_name,
-                                     .token = settings.token,
+                                     .token = settings.tokens.of(address),
                                      .gpus = settings.gpus,
                                      .memory_bytes = settings.memory_bytes,
                                      .devices = settings.devices,

@@ -84,7 +84,7 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
                                      deadline + kWorkerStart + kConversation};
   const bootstrap::Greeting greeting{.opcode = wire::kHello,
                                      .program = program_invocation_short_name,
-                                     .token = settings.token,
+                                     .token = settings.tokens.of(address),
                                      .cuda_version = CUDA_VERSION,
                                      .gpus = settings.gpus,
                                      .memory_bytes = settings.memory_bytes,

@@ -28,20 +28,23 @@ std::vector<std::string> split(std::string_view text) {
   return parts;
 }
 
-Result<std::string> read_token() {
-  if (auto token = env_text("FARGPU_TOKEN")) return *token;
+Result<Tokens> read_tokens(const std::string& servers) {
+  // A list that makes no sense is refused where it is used.
+  const auto list = bootstrap::split_servers(servers);
+  const size_t count = list.ok() ? list->size() : 1;
+  const auto from = [count](const std::string& where, std::string_view text) -> Result<Tokens> {
+    auto tokens = Tokens::parse(text, count);
+    if (!tokens.ok())
+      return Status(tokens.status().code(), where + ": " + tokens.status().message());
+    return tokens;
+  };
+  if (const auto text = env_text("FARGPU_TOKEN")) return from("FARGPU_TOKEN", *text);
   const auto path = env_text("FARGPU_TOKEN_FILE");
-  if (!path) return std::string();
+  if (!path) return Tokens();
   const auto text = setting_file(*path);
   if (!text.ok())
     return Status(text.status().code(), "FARGPU_TOKEN_FILE: " + text.status().message());
-  if (text->empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("FARGPU_TOKEN_FILE: there is no token in {}", *path));
-  }
-  std::string line = text->substr(0, text->find('\n'));
-  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-  return line;
+  return from("FARGPU_TOKEN_FILE: " + *path, *text);
 }
 
 Result<std::optional<transport::LinkSettings>> read_link() {
@@ -83,7 +86,7 @@ std::optional<std::string> visible_devices_now() {
 Result<Settings> read_settings() {
   Settings settings;
   settings.server = env_text("FARGPU_SERVER").value_or("");
-  FARGPU_ASSIGN_OR_RETURN(settings.token, read_token());
+  FARGPU_ASSIGN_OR_RETURN(settings.tokens, read_tokens(settings.server));
   FARGPU_ASSIGN_OR_RETURN(const uint64_t gpus, env_integer("FARGPU_GPUS", 0));
   if (gpus > 1024) {
     return Status(StatusCode::kInvalidArgument, fmt::format("FARGPU_GPUS: {} is too many", gpus));

@@ -6,8 +6,8 @@
 //                            begins with "unix:"); several servers are separated by commas, and
 //                            each is asked for what FARGPU_GPUS, FARGPU_MEMORY and FARGPU_DEVICES
 //                            say
-//   FARGPU_TOKEN             the token itself
-//   FARGPU_TOKEN_FILE        a file whose first line is the token
+//   FARGPU_TOKEN             the token itself, or lines that say whose it is (tokens.h)
+//   FARGPU_TOKEN_FILE        a file whose first line is the token, or which has such lines
 //   FARGPU_GPUS              how many GPUs; default: the server's
 //   FARGPU_MEMORY            memory per GPU, like 8G; default: the server's
 //   FARGPU_DEVICES           wanted GPUs on the server: UUIDs or indices, separated by commas
@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "client/settings/identities.h"
+#include "client/settings/tokens.h"
 #include "common/base/status.h"
 #include "common/bootstrap/connections_wish.h"
 #include "common/bootstrap/transport_choice.h"
@@ -49,7 +50,7 @@ namespace fargpu::client {
 
 struct Settings {
   std::string server;  // empty: not set; in a session's settings: its own server
-  std::string token;
+  Tokens tokens;       // of the servers
   uint32_t gpus = 0;
   uint64_t memory_bytes = 0;
   std::vector<std::string> devices;

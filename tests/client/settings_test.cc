@@ -111,9 +111,12 @@ TEST_F(Environment, TokenFromAFile) {
   const std::string path = testing::TempDir() + "/client_token-" + std::to_string(::getpid());
   std::ofstream(path) << "secret\nsecond line\n";
   set("FARGPU_TOKEN_FILE", path);
-  EXPECT_EQ(read_settings()->token, "secret");
+  const auto server = *bootstrap::parse_server("gpu1");
+  EXPECT_EQ(read_settings()->tokens.of(server), "secret");
   set("FARGPU_TOKEN", "direct");
-  EXPECT_EQ(read_settings()->token, "direct");
+  EXPECT_EQ(read_settings()->tokens.of(server), "direct");
+  set("FARGPU_SERVER", "gpu1,gpu2");
+  EXPECT_FALSE(read_settings().ok()) << "whose is it?";
   std::filesystem::remove(path);
 }
 

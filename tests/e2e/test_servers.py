@@ -3,8 +3,10 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import fargpu_testing as testing
@@ -133,6 +135,74 @@ class Devices(TwoServers):
             done = fargpu("run", "--server", servers, "--", "true")
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(expected, done.stderr)
+
+
+class Tokens(unittest.TestCase):
+    """Each server is sent the token that was meant for it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def file(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    def run_true(self, servers, **environment):
+        return fargpu("run", "--server", ",".join(servers), "--", "true", **environment)
+
+    def test_two_servers(self):
+        one = testing.Daemon("--token-file", self.file("one", "secret-one\n"))
+        two = testing.Daemon("--token-file", self.file("two", "secret-two\n"))
+        with one as a, two as b:
+            lines = f"server {a.server} secret-one\nserver {b.server} secret-two\n"
+            program = [testing.BUILD.program("two_servers"), "each"]
+            servers = ["--server", f"{a.server},{b.server}"]
+            for check in ((), ("--no-check",)):
+                done = fargpu(
+                    *("run", *servers, "--token-file", self.file("mine", lines)),
+                    *(*check, "--", *program),
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+            crossed = f"server {b.server} secret-one\nserver {a.server} secret-two\n"
+            done = self.run_true([a.server, b.server], FARGPU_TOKEN=crossed)
+            self.assertEqual(done.returncode, 77, done.stderr)
+            shown = fargpu("doctor", *servers, FARGPU_TOKEN=lines)
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+
+    def test_one_token_is_for_all_only_if_that_is_said(self):
+        with testing.Daemon("--token-file", self.file("one", "secret-one\n")) as a:
+            heard = []
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+
+                def listen():
+                    while True:
+                        try:
+                            peer, _ = listener.accept()
+                        except OSError:
+                            return
+                        with peer:
+                            peer.settimeout(2)
+                            heard.append(peer.recv(1 << 16))
+
+                threading.Thread(target=listen, daemon=True).start()
+                servers = [a.server, f"127.0.0.1:{listener.getsockname()[1]}"]
+                done = self.run_true(servers, FARGPU_TOKEN="secret-one")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("server * TOKEN", done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertEqual(heard, [])
+                done = self.run_true(servers, FARGPU_TOKEN=f"server {a.server} secret-one")
+                self.assertEqual(done.returncode, 69, done.stderr)
+                self.assertTrue(heard, "it was asked, without a token")
+                self.assertFalse(any(b"secret-one" in data for data in heard))
+                heard.clear()
+                self.run_true(servers, FARGPU_TOKEN="server * secret-one")
+                self.assertTrue(any(b"secret-one" in data for data in heard), "as was said")
+                listener.shutdown(socket.SHUT_RDWR)
 
 
 class OneServerNamedTwice(unittest.TestCase):
