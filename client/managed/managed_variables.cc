@@ -26,6 +26,9 @@ ManagedMemory::Extent part_in(const LocalChunk& chunk, const ManagedVariables::V
 }  // namespace
 
 CUresult ManagedVariables::add(const Variable& variable) {
+  // The program uses them as the server says, so that all must be covered.
+  const uint64_t end = variable.address + variable.bytes;
+  if (end <= variable.address || page_from(end) < end) return CUDA_ERROR_NOT_SUPPORTED;
   std::lock_guard lock(mutex_);
   const bool known = std::any_of(variables_.begin(), variables_.end(), [&](const Variable& each) {
     return each.address == variable.address && each.bytes == variable.bytes &&

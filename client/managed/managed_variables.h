@@ -35,7 +35,7 @@ class ManagedVariables {
       : memory_(memory), faults_(faults) {}
 
   // Also one that is known already. CUDA_ERROR_NOT_SUPPORTED: something of this process lies at its
-  // addresses. The memory has its wire, and the service has been started.
+  // addresses, or they are none. The memory has its wire, and the service has been started.
   CUresult add(const Variable& variable);
   // Variables for which `ended` is true do not exist any more: an access faults for good.
   std::vector<Variable> end(const std::function<bool(const Variable&)>& ended);

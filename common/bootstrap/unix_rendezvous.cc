@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "common/base/descriptors.h"
 #include "common/transport/poll.h"
@@ -15,6 +16,15 @@ namespace {
 
 constexpr auto kCookiePatience = std::chrono::seconds(
     2);  // a connection that says nothing must not hold up the right one for long
+
+constexpr std::string_view kPrefix = "fargpu-";
+
+// As open() makes them: a server must not lead its clients to other sockets of their host.
+bool is_name(std::string_view name) {
+  return name.size() > kPrefix.size() && name.starts_with(kPrefix) &&
+         name.size() < sizeof(sockaddr_un::sun_path) &&
+         name.find_first_not_of("0123456789abcdef", kPrefix.size()) == name.npos;
+}
 
 // The address of the abstract socket `name`, and its length.
 std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
@@ -42,7 +52,7 @@ bool shows(const Fd& socket, const Cookie& cookie) {
 Result<UnixRendezvous> UnixRendezvous::open() {
   FARGPU_ASSIGN_OR_RETURN(const Cookie cookie, make_session_key());
   FARGPU_ASSIGN_OR_RETURN(const Cookie random, make_session_key());
-  std::string name = "fargpu-";
+  std::string name(kPrefix);
   for (const std::byte byte : random)
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   Fd socket = descriptors::make(
@@ -71,8 +81,7 @@ Result<Fd> UnixRendezvous::accept(transport::Deadline deadline) {
 }
 
 Result<Fd> connect_to_rendezvous(const std::string& name, std::span<const std::byte> cookie) {
-  if (name.empty() || name.size() + 1 > sizeof(sockaddr_un::sun_path) ||
-      cookie.size() != sizeof(Cookie)) {
+  if (!is_name(name) || cookie.size() != sizeof(Cookie)) {
     return Status(StatusCode::kInvalidArgument, "the server's offer of a unix socket is malformed");
   }
   Fd socket = descriptors::make([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); });

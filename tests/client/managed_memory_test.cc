@@ -197,6 +197,13 @@ TEST_P(ManagedVariablesTest, AreRefusedWhereSomethingLies) {
   ::munmap(taken, kPageBytes);
 }
 
+TEST_P(ManagedVariablesTest, AreRefusedWithoutPagesOfTheirOwn) {
+  for (const uint64_t bytes : {uint64_t{0}, UINT64_MAX, ~pages_, ~pages_ + 1})
+    EXPECT_EQ(variables_.add(variable(0, bytes, 1)), CUDA_ERROR_NOT_SUPPORTED) << bytes;
+  EXPECT_EQ(variables_.add({UINT64_MAX - 8, 8, 1, &context_}), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_TRUE(is_free(0));
+}
+
 TEST_P(ManagedMemoryTest, SystemCallsMayUseFreshMemory) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

@@ -239,7 +239,12 @@ TEST(Bootstrap, StrangerAtTheRendezvousIsTurnedAway) {
   ASSERT_TRUE(client.ok());
   EXPECT_TRUE(rendezvous->accept(soon()).ok());
   EXPECT_FALSE(bootstrap::connect_to_rendezvous("", rendezvous->cookie()).ok());
-  EXPECT_FALSE(bootstrap::connect_to_rendezvous(std::string(200, 'x'), rendezvous->cookie()).ok());
+  for (const std::string& name :
+       {std::string(200, 'x'), "fargpu-" + std::string(200, '0'), std::string("fargpu-"),
+        std::string("fargpu-0x"), std::string("/tmp/.X11-unix/X0")})
+    EXPECT_EQ(bootstrap::connect_to_rendezvous(name, rendezvous->cookie()).status().code(),
+              StatusCode::kInvalidArgument)
+        << name;
   EXPECT_FALSE(bootstrap::connect_to_rendezvous(rendezvous->name(), {}).ok());
 }
 
