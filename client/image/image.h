@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace fargpu::client {
 
 enum class ImageKind : uint8_t { kContainer, kElf, kPtx };
 
+class OwnLayouts;
+
 inline constexpr uint64_t kMaxImageBytes = uint64_t{4} << 30;
 
 struct Image {
@@ -24,6 +27,7 @@ struct Image {
   // Of a version-2 wrapper: the containers of the objects that `bytes` was linked from. A driver
   // links them itself for a GPU that `bytes` has no code for.
   std::vector<std::span<const std::byte>> prelinked{};
+  std::shared_ptr<OwnLayouts> layouts{};  // of a linked image: those of its inputs
 };
 
 // `data`: wrapper, container, ELF or NUL-terminated PTX text. kInvalidArgument has the reason.

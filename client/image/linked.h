@@ -4,14 +4,15 @@
 // bare pointer, so its length must be remembered here. Any thread.
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <optional>
+
+#include "client/image/image.h"
 
 namespace fargpu::client {
 
 class Session;
 
-// The bytes of the image that begins at `image`, when a live link gave it out; else empty.
-std::span<const std::byte> linked_image(Session& session, const void* image);
+// The image that begins at `image`, when a live link gave it out.
+std::optional<Image> linked_image(Session& session, const void* image);
 
 }  // namespace fargpu::client

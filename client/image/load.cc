@@ -9,6 +9,7 @@
 #include "client/call/report.h"
 #include "client/entry/to_wire.h"
 #include "client/image/linked.h"
+#include "client/image/own_layouts.h"
 #include "client/image/send.h"
 #include "client/image/twins.h"
 #include "client/image/usable_part.h"
@@ -25,6 +26,7 @@ namespace fargpu::client {
 namespace {
 
 using schema::kMaxLogBytes;
+using schema::kMaxParameterBytes;
 using schema::kMaxParameters;
 static_assert(kFunctionAttributes == schema::kFunctionAttributes);
 
@@ -81,6 +83,17 @@ CUresult load_usable(Session& session, const Image& image, const JitOptions& jit
                                                            : load_prelinked(image, load);
 }
 
+// Before the program learns the handle. `bytes`: what of the image was loaded.
+void keep_layouts(Session& session, const void* handle, const Image& image, ImageBytes bytes) {
+  const auto id = reinterpret_cast<uint64_t>(handle);
+  auto* const record = static_cast<ImageRecord*>(session.find(rpc::handle_kind(id), id));
+  if (record == nullptr) return;  // its context has ended
+  record->layouts = image.layouts;
+  if (record->layouts != nullptr) return;
+  record->layouts = std::make_shared<OwnLayouts>();
+  record->layouts->add(bytes);
+}
+
 CUresult load_module_bytes(Session& session, ImageBytes bytes, const JitOptions& jit,
                            CUmodule* module) {
   const JitLogs logs(jit);
@@ -110,7 +123,9 @@ CUresult load_module_bytes(Session& session, ImageBytes bytes, const JitOptions&
 CUresult load_module_image(Session& session, const Image& image, const JitOptions& jit,
                            CUmodule* module) {
   return load_usable(session, image, jit, [&](ImageBytes bytes) {
-    return load_module_bytes(session, bytes, jit, module);
+    const CUresult result = load_module_bytes(session, bytes, jit, module);
+    if (result == CUDA_SUCCESS) keep_layouts(session, *module, image, bytes);
+    return result;
   });
 }
 
@@ -121,6 +136,7 @@ struct Answer {
   unsigned offsets[kMaxParameters];
   unsigned sizes[kMaxParameters];
   int attributes[kFunctionAttributes];
+  ParameterLayout layout() const { return {{offsets, offsets + count}, {sizes, sizes + count}}; }
 };
 
 CUresult ask(Session& session, uint16_t context, const ImageRecord& image, const char* name,
@@ -138,17 +154,37 @@ CUresult ask(Session& session, uint16_t context, const ImageRecord& image, const
       image.id);
 }
 
-bool fill(Function& function, const char* name, const Answer& answer) {
-  constexpr uint32_t kMaxParameterBytes = 64 << 10;
-  function.name = name;
-  for (unsigned i = 0; i < answer.count; ++i) {
-    if (answer.offsets[i] > kMaxParameterBytes || answer.sizes[i] > kMaxParameterBytes)
-      return false;
-    function.parameters.push_back({answer.offsets[i], answer.sizes[i]});
-    function.parameter_bytes =
-        std::max(function.parameter_bytes, answer.offsets[i] + answer.sizes[i]);
+// A library's module has its kernels from there.
+OwnLayouts* layouts_of(Session& session, const ImageRecord& image) {
+  if (image.layouts != nullptr) return image.layouts.get();
+  const auto* const library =
+      static_cast<ImageRecord*>(session.find(rpc::HandleKind::kLibrary, image.parent));
+  return library == nullptr ? nullptr : library->layouts.get();
+}
+
+// A server's word is not enough: the launch reads what the layout says from the program's memory.
+Status check_layout(Session& session, const ImageRecord& image, const char* name,
+                    const ParameterLayout& layout) {
+  uint32_t end = 0;
+  for (size_t i = 0; i < layout.sizes.size(); ++i) {
+    if (layout.offsets[i] < end || layout.offsets[i] > kMaxParameterBytes ||
+        layout.sizes[i] > kMaxParameterBytes - layout.offsets[i]) {
+      return Status(StatusCode::kProtocol,
+                    std::string("the server described kernel ") + name + " wrongly");
+    }
+    end = layout.offsets[i] + layout.sizes[i];
   }
-  return true;
+  OwnLayouts* const own = layouts_of(session, image);
+  if (own != nullptr) return own->check(name, layout);
+  return Status(StatusCode::kProtocol, std::string("no image is known with kernel ") + name);
+}
+
+void fill(Function& function, const char* name, const ParameterLayout& layout) {
+  function.name = name;
+  for (size_t i = 0; i < layout.sizes.size(); ++i) {
+    function.parameters.push_back({layout.offsets[i], layout.sizes[i]});
+    function.parameter_bytes = layout.offsets[i] + layout.sizes[i];
+  }
 }
 
 }  // namespace
@@ -237,13 +273,15 @@ CUresult read_jit_options(unsigned count, const CUjit_option* options, void** va
 CUresult load_library_image(Session& session, const Image& image, const JitOptions& jit,
                             CUlibrary* library) {
   return load_usable(session, image, jit, [&](ImageBytes bytes) {
-    return load_by_hash(session, bytes, [&](const unsigned char* hash) {
+    const CUresult result = load_by_hash(session, bytes, [&](const unsigned char* hash) {
       return make_object(session, rpc::HandleKind::kLibrary, library, [&](uint64_t id) {
         return wire::fgLibraryLoad(session, current_context_id(), hash,
                                    static_cast<unsigned>(jit.options.size()), jit.options.data(),
                                    jit.values.data(), 0, nullptr, nullptr, id);
       });
     });
+    if (result == CUDA_SUCCESS) keep_layouts(session, *library, image, bytes);
+    return result;
   });
 }
 
@@ -259,9 +297,8 @@ CUresult load_everywhere(Session& session, const Image& image, const JitOptions&
 }  // namespace
 
 CUresult load_module(Session& session, const void* image, const JitOptions& jit, CUmodule* module) {
-  if (const auto linked = linked_image(session, image); !linked.empty()) {
-    return load_module_image(session, {ImageKind::kElf, linked}, jit, module);
-  }
+  if (const auto linked = linked_image(session, image))
+    return load_module_image(session, *linked, jit, module);
   const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
   return load_module_image(session, *inspected, jit, module);
@@ -269,9 +306,8 @@ CUresult load_module(Session& session, const void* image, const JitOptions& jit,
 
 CUresult load_library(Session& session, const void* image, const JitOptions& jit,
                       CUlibrary* library) {
-  if (const auto linked = linked_image(session, image); !linked.empty()) {
-    return load_everywhere(session, {ImageKind::kElf, linked}, jit, library);
-  }
+  if (const auto linked = linked_image(session, image))
+    return load_everywhere(session, *linked, jit, library);
   const Result<Image> inspected = inspect_image(image, /*lenient=*/true);
   if (!inspected.ok()) return image_error(inspected.status());
   return load_everywhere(session, *inspected, jit, library);
@@ -339,10 +375,13 @@ CUresult function_by_name(Session& session, ImageRecord& image, const char* name
   }
   const rpc::HandleKind kind = rpc::handle_kind(*id);
   auto* function = static_cast<Function*>(session.find(kind, *id));
-  if (function == nullptr || !fill(*function, name, *answer)) {
-    return from_status(Status(StatusCode::kProtocol,
-                              std::string("the server described kernel ") + name + " wrongly"));
+  if (function == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const ParameterLayout layout = answer->layout();
+  if (const Status status = check_layout(session, image, name, layout); !status.ok()) {
+    session.handles.erase(*id);
+    return from_status(status);
   }
+  fill(*function, name, layout);
   if (const Context* context = current_context())
     function->remember(context->device, answer->attributes);
   image.functions.emplace(name, *id);

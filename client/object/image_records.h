@@ -23,6 +23,8 @@
 
 namespace fargpu::client {
 
+class OwnLayouts;  // client/image/own_layouts.h
+
 inline constexpr size_t kFunctionAttributes = 17;  // CU_FUNC_ATTRIBUTE_* 0 .. 16
 inline constexpr int kUnknownAttribute = -1;       // the driver has no value for it
 
@@ -103,11 +105,14 @@ struct Function final : Object {
 
 // A module or a library.
 struct ImageRecord final : Object {
-  std::mutex mutex;                                        // all members but `twins`
+  std::mutex mutex;                                        // all members but `twins` and `layouts`
   std::map<std::string, uint64_t, std::less<>> functions;  // name -> function or kernel id
   std::map<Context*, uint64_t> modules;                    // a library's modules
   // A library's ids in other sessions (twins.h); set before the program learns a handle.
   std::map<unsigned, uint64_t> twins;
+  // What the program's image says of its kernels; set like `twins`. Null: a library's module, for
+  // which the library's holds.
+  std::shared_ptr<OwnLayouts> layouts;
 };
 
 // JIT options as they travel, and where the logs shall go.
@@ -126,7 +131,8 @@ struct JitOptions {
 struct LinkRecord final : Object {
   std::mutex mutex;  // all members; held during calls, as a link serves one thread at a time
   JitOptions jit;
-  std::vector<std::byte> image;  // the result of cuLinkComplete, valid until cuLinkDestroy
+  std::shared_ptr<OwnLayouts> layouts;  // of the inputs
+  std::vector<std::byte> image;         // the result of cuLinkComplete, valid until cuLinkDestroy
 };
 
 }  // namespace fargpu::client

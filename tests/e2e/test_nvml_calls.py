@@ -9,7 +9,8 @@ import tempfile
 import unittest
 
 import fargpu_testing as testing
-from nvml_job import PRELUDE, Proxied, need_nvidia_ml_py
+from nvml_job import PRELUDE, need_nvidia_ml_py
+from proxied import Proxied
 
 sys.path.insert(0, str(testing.ROOT / "schema"))
 try:

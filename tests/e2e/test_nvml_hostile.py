@@ -7,7 +7,8 @@ import struct
 import sys
 
 import fargpu_testing as testing
-from nvml_job import PRELUDE, Proxied, need_nvidia_ml_py, pynvml
+from nvml_job import PRELUDE, need_nvidia_ml_py, pynvml
+from proxied import Proxied
 
 MANAGE = 19
 

@@ -389,10 +389,10 @@ REPLY, WANT_REPLY = 1, 2
 HELLO, PING, BYE, STATUS, UPGRADE, JOIN = 1, 2, 3, 7, 8, 9
 
 
-def capnp_encode(kind, text):
-    """The single segment of a message of schema/control.capnp, written in capnp's text form."""
+def capnp_encode(kind, text, schema="control"):
+    """The single segment of a message of schema/SCHEMA.capnp, written in capnp's text form."""
     message = subprocess.run(
-        ["capnp", "encode", str(ROOT / "schema" / "control.capnp"), kind],
+        ["capnp", "encode", str(ROOT / "schema" / f"{schema}.capnp"), kind],
         input=text.encode(),
         stdout=subprocess.PIPE,
         check=True,
@@ -402,10 +402,10 @@ def capnp_encode(kind, text):
     return message[8:]
 
 
-def capnp_decode(kind, body):
+def capnp_decode(kind, body, schema="control"):
     message = struct.pack("<II", 0, len(body) // 8) + body
     return subprocess.run(
-        ["capnp", "decode", str(ROOT / "schema" / "control.capnp"), kind],
+        ["capnp", "decode", str(ROOT / "schema" / f"{schema}.capnp"), kind],
         input=message,
         stdout=subprocess.PIPE,
         check=True,

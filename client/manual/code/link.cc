@@ -8,6 +8,7 @@
 
 #include "client/image/linked.h"
 #include "client/image/load.h"
+#include "client/image/own_layouts.h"
 #include "client/manual/common.h"
 #include "common/base/log.h"
 
@@ -52,6 +53,12 @@ CUresult add(CUlinkState state, CUjitInputType type, std::span<const std::byte> 
   });
   if (result != CUDA_SUCCESS) return result;
   logs.report_sizes();
+  if (outcome == CUDA_SUCCESS) {
+    if (type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY)
+      record->layouts->add({&bytes, 1});
+    else
+      record->layouts->add_unknown();
+  }
   return static_cast<CUresult>(outcome);
 }
 
@@ -90,6 +97,7 @@ CUresult manual_cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, 
   logs.prepare();
   logs.report_sizes();
   record->jit = std::move(jit);  // nobody else knows the handle yet
+  record->layouts = std::make_shared<OwnLayouts>();
   *stateOut = state;
   return CUDA_SUCCESS;
 }
@@ -135,6 +143,11 @@ CUresult manual_cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeO
   if (outcome != CUDA_SUCCESS) return static_cast<CUresult>(outcome);
   if (result = fetch(target, hash.data(), bytes, &record->image); result != CUDA_SUCCESS)
     return result;
+  const std::span<const std::byte> image(record->image);
+  if (const Status status = record->layouts->add_linked({&image, 1}); !status.ok()) {
+    record->image.clear();
+    return from_status(status);
+  }
   *cubinOut = record->image.data();
   if (sizeOut != nullptr) *sizeOut = record->image.size();
   return CUDA_SUCCESS;

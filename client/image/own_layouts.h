@@ -1,0 +1,43 @@
+// OwnLayouts: what the program's own images say of their kernels' parameters. A server says it,
+// too; by its word alone the client would read memory of the program.
+//
+// Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/image/send.h"
+#include "common/base/status.h"
+#include "common/fatbin/kernel_layouts.h"
+
+namespace fargpu::client {
+
+class OwnLayouts {
+ public:
+  // Copies the image, whose memory is the program's. It is read at the first question.
+  void add(ImageBytes image);
+  // There are kernels besides, of which nothing is known.
+  void add_unknown();
+  // What was linked from these images, by a server: kernels that are in them are as they say, and
+  // others only where they may have more. kProtocol names the first kernel that is not so;
+  // otherwise the image is added.
+  Status add_linked(ImageBytes image);
+  // Whether the kernel may have this layout: one that the images say it has. Where they say nothing
+  // of the kernel but may have more, the answer is yes; where they have no more, it is yes for no
+  // parameters alone. kProtocol with the difference.
+  Status check(const std::string& kernel, const ParameterLayout& layout);
+
+ private:
+  Status check_locked(const std::string& kernel, const ParameterLayout& layout);
+  void read_added();
+
+  std::mutex mutex_;
+  std::vector<std::vector<std::byte>> added_;  // not yet read
+  KernelLayouts layouts_;
+};
+
+}  // namespace fargpu::client
