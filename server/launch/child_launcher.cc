@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <map>
 #include <string_view>
 
@@ -21,9 +22,23 @@ extern char** environ;
 namespace fargpu::server {
 namespace {
 
-// Secrets of clients. A daemon that was started inside a job has them in its environment; its
-// children must not.
+// What a process gets of the daemon's environment: what drivers and their libraries read, and the
+// settings of fargpu; nothing else of the operator's.
+constexpr std::string_view kKept[] = {"HOME",         "LANG", "LC_ALL",        "LD_LIBRARY_PATH",
+                                      "LSAN_OPTIONS", "PATH", "ASAN_OPTIONS",  "TMPDIR",
+                                      "TSAN_OPTIONS", "TZ",   "UBSAN_OPTIONS", "XDG_CACHE_HOME"};
+constexpr std::string_view kKeptPrefixes[] = {"CUDA_", "FARGPU_", "IBV_",
+                                              "MLX",   "NVIDIA_", "RDMAV_"};
+// Secrets of clients. A daemon that was started inside a job has them in its environment.
 constexpr std::string_view kOfClients[] = {bootstrap::kJobVariable, "FARGPU_TOKEN"};
+
+bool is_kept(std::string_view name) {
+  const auto equals = [name](std::string_view other) { return name == other; };
+  if (std::any_of(std::begin(kOfClients), std::end(kOfClients), equals)) return false;
+  return std::any_of(std::begin(kKept), std::end(kKept), equals) ||
+         std::any_of(std::begin(kKeptPrefixes), std::end(kKeptPrefixes),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
 
 // Above every number that a child is given, so that no dup2 in the child overwrites a source of a
 // later one.
@@ -34,11 +49,10 @@ std::vector<std::string> merged_environment(
   std::map<std::string, std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (const size_t equals = text.find('='); equals != std::string::npos) {
-      all[text.substr(0, equals)] = text.substr(equals + 1);
-    }
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || !is_kept(text.substr(0, equals))) continue;
+    all[text.substr(0, equals)] = text.substr(equals + 1);
   }
-  for (const std::string_view name : kOfClients) all.erase(std::string(name));
   for (const auto& [name, value] : changes) all[name] = value;
   std::vector<std::string> result;
   for (const auto& [name, value] : all) result.push_back(name + "=" + value);

@@ -19,7 +19,7 @@ namespace fargpu::server {
 struct ProcessSetup {
   std::string program;
   std::vector<std::string> arguments;                            // without the program's name
-  std::vector<std::pair<std::string, std::string>> environment;  // set over the launcher's own
+  std::vector<std::pair<std::string, std::string>> environment;  // set over what it inherits
   // ours -> the process's number; besides them it gets 0 (null), 1 and 2
   std::vector<std::pair<int, int>> descriptors;
   std::string name{};  // in the daemon's log; empty: the program's
@@ -53,9 +53,10 @@ class LaunchedProcess {
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  // The process gets exactly the descriptors that it is meant to have, and none of a client's
-  // secrets in its environment. Descriptors of ours below the last listed number must be
-  // close-on-exec. An error, also of the program's start, names the program; nothing runs then.
+  // The process gets exactly the descriptors that it is meant to have, and of our environment only
+  // what drivers and fargpu read, without a client's secrets. Descriptors of ours below the last
+  // listed number must be close-on-exec. An error, also of the program's start, names the program;
+  // nothing runs then.
   virtual Result<std::unique_ptr<LaunchedProcess>> start(const ProcessSetup& setup) = 0;
 };
 

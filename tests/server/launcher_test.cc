@@ -42,6 +42,8 @@ class LauncherTest : public ::testing::TestWithParam<bool> {
     // As when a daemon is started inside a job.
     ::setenv("FARGPU_JOB", "id-key", 1);
     ::setenv("FARGPU_TOKEN", "secret", 1);
+    ::setenv("OPERATORS_SECRET", "secret", 1);
+    ::setenv("CUDA_CACHE_PATH", "/cache", 1);
     if (GetParam()) {
       launcher_ = std::make_unique<DistantLauncher>();
     } else {
@@ -50,8 +52,8 @@ class LauncherTest : public ::testing::TestWithParam<bool> {
     before_ = children();
   }
   void TearDown() override {
-    for (const char* name :
-         {"FARGPU_TEST_KEPT", "FARGPU_TEST_CHANGED", "FARGPU_JOB", "FARGPU_TOKEN"}) {
+    for (const char* name : {"FARGPU_TEST_KEPT", "FARGPU_TEST_CHANGED", "FARGPU_JOB",
+                             "FARGPU_TOKEN", "OPERATORS_SECRET", "CUDA_CACHE_PATH"}) {
       ::unsetenv(name);
     }
   }
@@ -120,11 +122,12 @@ TEST_P(LauncherTest, TheListedDescriptorsAndNoOthersAreInherited) {
   }
 }
 
-TEST_P(LauncherTest, TheEnvironmentIsOursWithChangesAndWithoutAClientsSecrets) {
-  ProcessSetup setup =
-      shell("echo $FARGPU_TEST_KEPT $FARGPU_TEST_CHANGED \"$FARGPU_JOB,$FARGPU_TOKEN\"");
+TEST_P(LauncherTest, TheEnvironmentIsShortWithChangesAndWithoutSecrets) {
+  ProcessSetup setup = shell(
+      "echo $FARGPU_TEST_KEPT $FARGPU_TEST_CHANGED $CUDA_CACHE_PATH "
+      "\"$FARGPU_JOB,$FARGPU_TOKEN,$OPERATORS_SECRET\"");
   setup.environment = {{"FARGPU_TEST_CHANGED", "new"}};
-  EXPECT_EQ(run(setup)->text, "kept new ,\n");
+  EXPECT_EQ(run(setup)->text, "kept new /cache ,,\n");
 }
 
 TEST_P(LauncherTest, ASignalReachesTheProcessAndIsNamedAtItsEnd) {
