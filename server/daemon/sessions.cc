@@ -249,8 +249,9 @@ void Sessions::report(uint64_t id, OnAnswer on_answer) {
 void Sessions::end(uint64_t id, const ProcessEnd& how) {
   const auto ended = sessions_.extract(id);
   if (ended.empty()) return;
-  last_end_ = std::chrono::steady_clock::now();
   const SessionRecord& session = ended.mapped();
+  if (!session.management)
+    for (const size_t unit : session.units) last_ends_[unit] = std::chrono::steady_clock::now();
   session.link->close();
   const std::string& reason = session.link->last_words();
   // A management session is ended by a signal (end_management), which may arrive before its worker
@@ -269,7 +270,7 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
   if (host_.ahead != nullptr) host_.ahead->session_settled(id);
   on_end_(session);
   count_neighbours();
-  if (memory_comes_late()) host_.ahead->when_open([this] { count_neighbours(); });
+  if (memory_comes_late(session.units)) host_.ahead->when_open([this] { count_neighbours(); });
   ended_.gone(id);
 }
 
@@ -279,13 +280,16 @@ bool Sessions::holds_memory(const SessionRecord& session) {
          session.statistics->transport_bytes.load(std::memory_order_acquire) != 0;
 }
 
-bool Sessions::memory_comes_late() const {
-  return host_.ahead != nullptr && host_.ahead->is_opening_since(last_end_);
+bool Sessions::memory_comes_late(std::span<const size_t> units) const {
+  return host_.ahead != nullptr && std::ranges::any_of(units, [this](size_t unit) {
+           const auto last = last_ends_.find(unit);
+           return last != last_ends_.end() && host_.ahead->is_opening_since(last->second);
+         });
 }
 
 void Sessions::count_neighbours() const {
-  const uint32_t late = memory_comes_late() ? 1 : 0;
   for (const auto& one : sessions_) {
+    const uint32_t late = memory_comes_late(one.second.units) ? 1 : 0;
     const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& other) {
       return other.first != one.first && !other.second.management &&
              share_a_unit(other.second.units, one.second.units);
@@ -311,10 +315,15 @@ void Sessions::await_ended(std::span<const size_t> units, uint64_t except,
     }
     open.insert(session.id);
   }
-  const auto when_back = [this, done = std::move(done)] {
-    memory_comes_late() ? host_.ahead->when_open(done) : done();
-  };
-  const auto wait = ended_.wait(std::move(open), when_back);
+  if (asking != nullptr) {
+    done = [this, of = asking->units, done = std::move(done)] {
+      if (!memory_comes_late(of)) return done();
+      const uint64_t opening = ids_.next();
+      ended_.wait({opening}, done);
+      host_.ahead->when_open([this, opening] { ended_.gone(opening); });
+    };
+  }
+  const auto wait = ended_.wait(std::move(open), std::move(done));
   for (const auto& [session, again] : asked) ask_for_client(wait, session, again);
 }
 

@@ -96,7 +96,8 @@ class Sessions {
   void report(uint64_t session, OnAnswer on_answer);
 
   // `done` is called, from the loop, when no worker is left whose client had ended by now, or after
-  // EndedClients::kLimit. `units`: those that have one of these; empty: all.
+  // EndedClients::kLimit; for a session that asks, when their memory is back, or after twice that.
+  // `units`: those that have one of these; empty: all.
   void await_ended(std::span<const size_t> units, uint64_t except, EndedClients::Done done);
 
   void kill_all(int signal_number) const;
@@ -124,7 +125,7 @@ class Sessions {
   // Writes the number of other sessions on its GPUs to each session.
   void count_neighbours() const;
   // A worker that is opening its driver keeps memory of sessions that have ended meanwhile.
-  bool memory_comes_late() const;
+  bool memory_comes_late(std::span<const size_t> units) const;
   // Of finish_all().
   void let_end(uint64_t session);
   void cut(uint64_t session, const std::string& why);
@@ -139,7 +140,7 @@ class Sessions {
   const uint64_t processes_;  // SlotOwner::host of processes in this pid namespace
   std::map<uint64_t, SessionRecord> sessions_;
   EndedClients ended_;
-  std::chrono::steady_clock::time_point last_end_{};  // of a session
+  std::map<size_t, std::chrono::steady_clock::time_point> last_ends_;  // of a session, by unit
 };
 
 }  // namespace fargpu::server

@@ -161,6 +161,7 @@ void WorkersAhead::look() {
     // It looks again when that one is ready.
     if (now < slow->since + rules_.limit) return look_at(slow->since + rules_.limit);
     fail(slow, fmt::format("its driver was not open after {} ms", rules_.limit.count()));
+    tell_open();  // before the next one
   }
   const auto grant = wanted_grant(now);
   if (!grant) return;

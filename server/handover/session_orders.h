@@ -26,9 +26,9 @@ struct SessionOrders {
   // depends on it.
   std::atomic<uint32_t> gate{0};
   // Number of workers of other sessions on the session's GPUs, including ending ones, and one that
-  // is opening its driver, if a session has ended meanwhile. 0 as well: the daemon is older and
-  // does not say. Relaxed likewise: the daemon counts a worker before its
-  // client can do anything.
+  // is opening its driver, if a session on these GPUs has ended meanwhile. 0 as well: the daemon is
+  // older and does not say. Relaxed likewise: the daemon counts a worker before its client can do
+  // anything.
   std::atomic<uint32_t> neighbours{0};
 
   void set(Gate state) { gate.store(static_cast<uint32_t>(state), std::memory_order_relaxed); }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -44,7 +45,7 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_path_ = pattern;
     config_.driver = "sim";
-    config_.sim_gpus = 1;
+    config_.sim_gpus = 2;
     auto inventory = probe(*launcher_, worker_, config_.driver, driver_environment(config_));
     ASSERT_TRUE(inventory.ok()) << inventory.status().message();
     inventory_ = std::move(*inventory);
@@ -54,11 +55,15 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
     placement_.emplace(inventory_.units, config_.placement);
     keeper_.emplace(loop_, *placement_, ids_,
                     JobKeeper::Rules{{config_.placement.max_sessions, config_.job_grace}, 0});
-    sessions_.emplace(Sessions::Host{config_, worker_, *folder_, inventory_, loop_, *launcher_},
-                      ids_, [this](const SessionRecord& record) { keeper_->leave(record.seat); });
+    begin(nullptr);
     listeners_.emplace(loop_,
                        [this](Fd socket, const std::string& peer) { admit(std::move(socket)); });
     ASSERT_TRUE(listeners_->add(folder_path_ + "/socket").ok());
+  }
+  void begin(WorkersAhead* ahead) {
+    sessions_.emplace(
+        Sessions::Host{config_, worker_, *folder_, inventory_, loop_, *launcher_, ahead}, ids_,
+        [this](const SessionRecord& record) { keeper_->leave(record.seat); });
   }
   void TearDown() override {
     if (program_ != nullptr) {
@@ -94,17 +99,16 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
     }
     return condition();
   }
-  void start_program() {
+  void start_program(const std::vector<std::string>& options = {}) {
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     const Fd reading(ends[0]);
     goes_on_.reset(ends[1]);
     constexpr const char* kDescriptor = "5";
-    auto program = programs_.start({FARGPU_CLI,
-                                    {"run", "--no-check", "--server", folder_path_ + "/socket",
-                                     "--", FARGPU_PROGRAM, kDescriptor},
-                                    {},
-                                    {{reading.get(), 5}}});
+    std::vector<std::string> words = {"run", "--no-check", "--server", folder_path_ + "/socket"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", FARGPU_PROGRAM, kDescriptor});
+    auto program = programs_.start({FARGPU_CLI, words, {}, {{reading.get(), 5}}});
     ASSERT_TRUE(program.ok());
     program_ = std::move(*program);
     ASSERT_TRUE(eventually([this] { return !sessions_->all().empty(); }));
@@ -194,6 +198,41 @@ TEST_P(SessionsTest, AStrangersIdIsNotFound) {
   sessions_->report(4711, [&answer](const Result<WorkerReport>& report) { answer = report; });
   ASSERT_TRUE(eventually([&] { return answer.has_value(); }));
   EXPECT_EQ(answer->status().code(), StatusCode::kNotFound);
+}
+
+// Its driver keeps the memory of sessions that end meanwhile.
+TEST_P(SessionsTest, AWorkerThatOpensItsDriverIsANeighbourWhereASessionHasEnded) {
+  const std::string hangs = folder_path_ + "/hangs";
+  std::ofstream(hangs) << "#!/bin/sh\nexec sleep 600\n";
+  ASSERT_EQ(::chmod(hangs.c_str(), 0755), 0);
+  WorkersAhead ahead(loop_, *launcher_, {1, hangs, {"sim", {}}, {}}, likely_grants(*placement_));
+  begin(&ahead);
+  ahead.start();
+  std::vector<std::unique_ptr<LaunchedProcess>> programs;
+  std::vector<uint64_t> sessions;
+  std::vector<Fd> going_on;
+  for (const std::string gpu : {"0", "0", "1"}) {
+    ASSERT_NO_FATAL_FAILURE(start_program({"--device", gpu}));
+    ASSERT_TRUE(eventually([&] { return sessions_->all().size() == programs.size() + 1; }));
+    sessions.push_back(sessions_->all().rbegin()->first);
+    programs.push_back(std::move(program_));
+    going_on.push_back(std::move(goes_on_));
+  }
+  const auto neighbours = [&](size_t session) {
+    return sessions_->all().at(sessions[session]).orders->neighbours.load();
+  };
+  EXPECT_EQ(neighbours(1), 1u);
+  EXPECT_EQ(neighbours(2), 0u);
+  sessions_->all().at(sessions[0]).worker->signal(SIGKILL);
+  ASSERT_TRUE(eventually([&] { return sessions_->all().size() == 2; }));
+  EXPECT_EQ(neighbours(1), 1u);
+  EXPECT_EQ(neighbours(2), 0u);
+  ahead.stop();
+  EXPECT_TRUE(eventually([&] { return neighbours(1) == 0; }));
+  for (const auto& program : programs) program->signal(SIGKILL);
+  for (const auto& program : programs) await_end(*program, transport::kNoDeadline);
+  EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
+  sessions_.reset();
 }
 
 // A worker that is no child of its daemon, in a driver's cuInit that does not return.

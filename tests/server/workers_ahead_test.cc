@@ -220,6 +220,16 @@ TEST_F(WorkersAheadTest, TellsWhenNoDriverWillBeOpen) {
   EXPECT_TRUE(eventually([&told] { return told; }));
 }
 
+TEST_F(WorkersAheadTest, TellsOfTheOneThatOpensItsDriverNotOfTheNext) {
+  std::ofstream(folder_ + "/hangs") << "";
+  bool told = false;
+  start(1, 4, milliseconds(300));
+  ASSERT_TRUE(has(1));
+  ahead_->when_open([&told] { told = true; });
+  EXPECT_TRUE(eventually([&told] { return told; }));
+  EXPECT_LE(starts().size(), 2u);
+}
+
 TEST_F(WorkersAheadTest, AnotherGrantGetsNone) {
   start(1, 2);
   ASSERT_TRUE(has(2));
