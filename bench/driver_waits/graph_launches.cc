@@ -34,13 +34,15 @@ constexpr char kLong[] =
     "kernel, HOST, kernel, 39 x (host, kernel); kernel, HOST, kernel, 59 x (host, kernel); "
     "kernel, HOST, kernel, 199 x (host, kernel); HOST, kernel, pinned to registered, host";
 
-// Two graphs that are launched in turn in the held stream.
+// Two graphs that are launched in turn in the held stream; "+ function": with a function behind
+// the first.
 constexpr char kInTurn[] =
     "host | kernel; host, host | kernel; host, host, host, host | kernel; host | kernel, kernel; "
     "host, host | memset; host | memset; host, host | pinned to device; "
     "host, host | kernel, memset; host, host | host; host, host | no node; "
     "kernel, host | kernel; host, kernel | kernel; kernel, host, kernel | kernel; "
-    "20 x (host) | kernel; 60 x (host) | kernel";
+    "20 x (host) | kernel; 60 x (host) | kernel; "
+    "host + function | kernel; host + function | memset; no node + function | kernel";
 
 // A graph that allocates has one executable graph at a time.
 bool can_have_twin(const std::string& chain) {
@@ -148,17 +150,23 @@ std::string fill(Asker& asker, const std::string& chain, Holder holder, bool two
 std::string fill_in_turn(Asker& asker, const std::string& first, const std::string& second,
                          bool changed) {
   World& world = asker.world();
+  const size_t plus = first.find(" + function");
   instantiate(world, second, false);
   world.twin = std::exchange(world.exec, nullptr);
   const CUgraph graph_of_second = world.graph;
   const CUgraphNode kernel = world.root;
-  instantiate(world, first, false);
+  instantiate(world, first.substr(0, plus), false);
   launch_all_once(world);
   world.hold(Holder::kFunction);
   CUgraphNodeParams described{};
   if (changed) described = describe_node(world, second);
   std::string answer = asker.fill(1200, [&](unsigned i) {
-    if (i % 2 == 0) return cuGraphLaunch(world.exec, world.held);
+    if (i % 2 == 0) {
+      const CUresult result = cuGraphLaunch(world.exec, world.held);
+      return result != CUDA_SUCCESS || plus == std::string::npos
+                 ? result
+                 : cuLaunchHostFunc(world.held, do_nothing, nullptr);
+    }
     if (changed) MUST(cuGraphExecNodeSetParams(world.twin, kernel, &described));
     return cuGraphLaunch(world.twin, world.held);
   });

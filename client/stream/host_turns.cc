@@ -1,5 +1,6 @@
 #include "client/stream/host_turns.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -33,7 +34,10 @@ class HostTurns::Turns {
   }
   void begin_last(unsigned of_work_behind) {
     of_work_behind_ = of_work_behind;
-    if (stream_->last != nullptr) stream_->last->end_last();
+    if (Turns* const before = stream_->last; before != nullptr) {
+      of_work_behind_ = std::max(of_work_behind_, before->of_work_behind_);
+      before->end_last();
+    }
     stream_->last = this;
     of_.lasts_[static_cast<size_t>(kind_)].insert(this);
   }

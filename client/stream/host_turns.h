@@ -8,7 +8,8 @@
 // thread that would submit more waits here, in the client, until an earlier function has returned.
 //
 // A graph of kernels takes two parts behind a graph that has host nodes alone, other work one; here
-// both count as four, which leaves room for what the legacy stream adds.
+// both count as four, which leaves room for what the legacy stream adds; also with functions in
+// between.
 //
 // Blocking streams and the legacy stream wait for each other, and that costs parts, too (an H200,
 // docs/measurements/2026-11-28-calls-that-wait.md): while device work of the legacy stream has not

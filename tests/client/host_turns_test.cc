@@ -230,6 +230,18 @@ TEST_F(HostTurnsTest, WorkBehindAGraphOfHostNodesTakesMoreTurns) {
       returns_before([&] { enter(stream); }, [&] { functions_.erase(functions_.begin() + 1); }));
 }
 
+TEST_F(HostTurnsTest, AFunctionBehindAGraphOfHostNodesTakesNoneOfThemAway) {
+  const auto stream = std::make_shared<HostTurns::Share>();
+  fill(stream, HostTurns::kMost - HostTurns::kOfHostGraph + 1);
+  auto graph = turns_.add(
+      stream, Of::kApart, 3, [] { return false; }, [] { return false; });
+  turns_.has_entered(graph, HostTurns::kOfHostGraph);
+  functions_.push_back(std::move(graph));
+  functions_.push_back(add(stream));
+  EXPECT_FALSE(
+      returns_before([&] { enter(stream); }, [&] { functions_.erase(functions_.begin()); }));
+}
+
 TEST_F(HostTurnsTest, NothingWaitsInASessionThatIsLost) {
   fill(first_, HostTurns::kMost);
   functions_.push_back(add(first_));
