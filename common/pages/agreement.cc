@@ -68,6 +68,20 @@ size_t end_with_gaps(const std::byte* a, const std::byte* b, size_t at, size_t e
   return next;
 }
 
+// Whether the changed bytes from `at` to `end` lie in one word, without others in its line. The
+// piece begins at `address`; changes of it are known up to `known`.
+bool is_alone(uint64_t address, const std::byte* now, const std::byte* agreed, size_t at,
+              size_t end, size_t known, size_t bytes) {
+  const uint64_t begin = address + at;
+  if (begin / LateWords::kWord != (address + end - 1) / LateWords::kWord) return false;
+  const uint64_t line = begin / LateWords::kLine * LateWords::kLine;
+  const size_t first = line > address ? line - address : 0;
+  const size_t last = std::min<size_t>(line + LateWords::kLine - address, bytes);
+  const uint64_t word = begin / LateWords::kWord * LateWords::kWord;
+  const size_t word_end = std::min<size_t>(word + LateWords::kWord - address, bytes);
+  return known <= first && std::memcmp(now + word_end, agreed + word_end, last - word_end) == 0;
+}
+
 // The bytes of `theirs` that differ from the agreed ones replace those here that do not.
 void merge_changed(std::byte* here, const std::byte* agreed, const std::byte* theirs,
                    size_t bytes) {
@@ -108,7 +122,7 @@ void Agreement::swap(Agreement& other) noexcept {
 }
 
 size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
-                          const Visit& visit, Gaps gaps) {
+                          const Visit& visit, Gaps gaps, LateWords* late) {
   std::array<std::byte, kPage> now;
   while (from < until) {
     const size_t to_boundary = kPage - (address_ + from) % kPage;
@@ -120,14 +134,31 @@ size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, Ru
     }
     sample(now.data(), memory + from, bytes);
     if (visit) visit(address_ + from, std::span(now).first(bytes));
+    // The end of the last change that went into `runs`, or of what is not known of its line.
+    size_t known = (address_ + from) % LateWords::kLine != 0 ? 1 : 0;
     for (size_t at = first_changed(now.data(), agreed, 0, bytes); at < bytes;
          at = first_changed(now.data(), agreed, at, bytes)) {
-      const size_t end = gaps == Gaps::kInside ? end_with_gaps(now.data(), agreed, at, bytes)
-                                               : first_equal(now.data(), agreed, at, bytes);
-      const size_t taken = runs.add(address_ + from + at, std::span(now).subspan(at, end - at));
-      std::memcpy(agreed + at, now.data() + at, taken);
-      if (taken < end - at) return from + at + taken;
+      size_t end = gaps == Gaps::kInside ? end_with_gaps(now.data(), agreed, at, bytes)
+                                         : first_equal(now.data(), agreed, at, bytes);
+      if (late != nullptr && is_alone(address_ + from, now.data(), agreed, at, end, known, bytes)) {
+        if (late->full()) return from + at;
+        late->add(address_ + from + at, end - at);
+        std::memcpy(agreed + at, now.data() + at, end - at);
+        at = end;
+        continue;
+      }
+      // A word is not divided between two messages.
+      const size_t whole = end;
+      if (end - at > runs.room()) {
+        const uint64_t reached = address_ + from + at + runs.room();
+        const uint64_t boundary = reached / LateWords::kWord * LateWords::kWord;
+        end = boundary > address_ + from + at ? boundary - address_ - from : at;
+      }
+      runs.add(address_ + from + at, std::span(now).subspan(at, end - at));
+      std::memcpy(agreed + at, now.data() + at, end - at);
+      if (end < whole) return from + end;
       at = end;
+      known = end;
     }
     from += bytes;
   }
@@ -147,10 +178,8 @@ bool Agreement::collect_word(size_t offset, std::span<const std::byte> now, RunW
   return true;
 }
 
-void Agreement::adopt(const ByteRun& run, std::byte* memory) {
-  const size_t offset = run.address - address_;
-  std::memcpy(memory + offset, run.data.data(), run.data.size());
-  std::memcpy(agreed_ + offset, run.data.data(), run.data.size());
+void Agreement::agree(const ByteRun& run) {
+  std::memcpy(agreed_ + (run.address - address_), run.data.data(), run.data.size());
 }
 
 void Agreement::merge(const ByteRun& run, std::byte* memory) {

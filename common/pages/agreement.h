@@ -6,7 +6,7 @@
 // ends begin with zeros. Pure logic: sending the runs is up to the caller. One thread at a time;
 // the memory itself may change meanwhile, and each byte is then read once.
 //
-// Order makes both copies equal. What one end collects, the other end adopts in the same order.
+// Order makes both copies equal. What one end collects, the other end agrees to in the same order.
 // Where runs of both ends cross on the way, the client decides: its bytes stay.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <span>
 
 #include "common/pages/byte_runs.h"
+#include "common/pages/late_words.h"
 
 namespace fargpu::pages {
 
@@ -50,9 +51,13 @@ class Agreement {
   enum class Gaps { kNone, kInside };
   // Writes what `memory` (the region's first byte, at this end) has in [from, until), offsets in
   // the region, and the agreement has not; from then on it is agreed. Returns the offset where it
-  // stopped: `until`, or less when there was no room left.
+  // stopped: `until`, or less when there was no room left. `late`: takes words that may be flags
+  // instead; they are agreed as well, and contents() has their bytes.
   size_t collect(const std::byte* memory, size_t from, size_t until, RunWriter& runs,
-                 const Visit& visit = {}, Gaps gaps = Gaps::kNone);
+                 const Visit& visit = {}, Gaps gaps = Gaps::kNone, LateWords* late = nullptr);
+  std::span<const std::byte> contents(size_t offset, size_t bytes) const {
+    return {agreed_ + offset, bytes};
+  }
 
   // Whether `now`, at that offset, differs from the agreed contents.
   bool differs(size_t offset, std::span<const std::byte> now) const;
@@ -60,10 +65,11 @@ class Agreement {
   // there was no room; nothing has happened.
   bool collect_word(size_t offset, std::span<const std::byte> now, RunWriter& runs);
 
-  // Runs of the other end, each inside the region. adopt(): they replace the bytes in `memory`.
-  void adopt(const ByteRun& run, std::byte* memory);
-  // merge(): the same, but bytes that were changed at this end stay, and only bytes that the other
-  // end changed are written.
+  // Runs of the other end, each inside the region. agree(): they replace the bytes in the memory,
+  // which the caller does (WordRuns).
+  void agree(const ByteRun& run);
+  // merge(): they replace them, but bytes that were changed at this end stay, and only bytes that
+  // the other end changed are written.
   void merge(const ByteRun& run, std::byte* memory);
 
  private:

@@ -20,14 +20,14 @@ size_t write_number(uint64_t value, std::byte* to) {
 
 RunWriter::RunWriter(size_t limit) : limit_(std::max(limit, kSmallestLimit)) {}
 
-bool RunWriter::has_room(size_t bytes) const {
-  return limit_ - bytes_.size() >= bytes + kLongestHead;
+size_t RunWriter::room() const {
+  const size_t left = limit_ - bytes_.size();
+  return left - std::min(left, kLongestHead);
 }
 
 size_t RunWriter::add(uint64_t address, std::span<const std::byte> data) {
-  const size_t room = limit_ - bytes_.size();
-  if (data.empty() || room <= kLongestHead) return 0;
-  const size_t taken = std::min(data.size(), room - kLongestHead);
+  const size_t taken = std::min(data.size(), room());
+  if (taken == 0) return 0;
   std::array<std::byte, kLongestHead> head;
   size_t n = write_number(address - end_, head.data());
   n += write_number(taken, head.data() + n);

@@ -22,7 +22,9 @@ class RunWriter {
 
   // Adds as much of `data`, which lies at `address`, as there is room for; returns how much.
   size_t add(uint64_t address, std::span<const std::byte> data);
-  bool has_room(size_t bytes) const;  // to add so many as one run
+  bool has_room(size_t bytes) const { return bytes <= room(); }
+  size_t room() const;                   // the most that one run may have now
+  uint64_t end() const { return end_; }  // of the last run; not empty
   bool empty() const { return bytes_.empty(); }
   std::span<const std::byte> bytes() const { return bytes_; }
   void clear();

@@ -1,61 +1,63 @@
-// Runs that lie in one aligned word of eight bytes, written by one store: device code that runs may
-// wait for one of the bytes and then read another one. Any thread that may adopt runs.
+// WordRuns: puts runs of the other end in place while device code may run and look. An aligned word
+// of eight bytes changes at once, also if several runs lie in it, and words change in the order of
+// the runs: from each run's first byte to its last one. Bytes beside the runs keep what they have.
+//
+// One thread at a time; others may write other bytes of the memory meanwhile.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-
-#include "common/pages/agreement.h"
-#include "common/pages/byte_runs.h"
+#include <span>
 
 namespace fargpu::pages {
 
 class WordRuns {
  public:
-  static constexpr uint64_t kBytes = sizeof(uint64_t);
-  explicit WordRuns(const ByteRun& first) {
-    const uint64_t word = first.address & ~(kBytes - 1);
-    if (first.address + first.data.size() > word + kBytes) return;
-    address_ = word;
-    add(first);
-  }
-  // Whether the run lies in the word of the first one, as that does.
-  bool takes(const ByteRun& run) const {
-    return address_ != 0 && run.address >= address_ &&
-           run.address + run.data.size() <= address_ + kBytes;
-  }
-  void add(const ByteRun& run) {
-    const size_t at = run.address - address_;
-    std::copy(run.data.begin(), run.data.end(), value_.begin() + at);
-    std::fill_n(mask_.begin() + at, run.data.size(), std::byte{0xff});
-  }
-  // As Agreement::adopt() for each of the runs. The word may begin before the region and end behind
-  // it, in its pages.
-  void adopt(Agreement& agreement, std::byte* memory) const {
-    uint64_t value = 0, mask = 0;
-    std::memcpy(&value, value_.data(), kBytes);
-    std::memcpy(&mask, mask_.data(), kBytes);
-    const uint64_t here = reinterpret_cast<uint64_t>(memory) + (address_ - agreement.address());
-    auto* const word = reinterpret_cast<uint64_t*>(here);
-    uint64_t now = __atomic_load_n(word, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(word, &now, (now & ~mask) | value, false, __ATOMIC_RELEASE,
-                                        __ATOMIC_RELAXED)) {
+  WordRuns() = default;
+  ~WordRuns() { finish(); }
+  WordRuns(const WordRuns&) = delete;
+  WordRuns& operator=(const WordRuns&) = delete;
+
+  // The last word may have to wait for the next run, or for finish(). A word may begin before `to`
+  // and end behind the data, in their pages.
+  void add(std::byte* to, std::span<const std::byte> data) {
+    while (!data.empty()) {
+      const size_t in_word = reinterpret_cast<uintptr_t>(to) % kBytes;
+      auto* const word = reinterpret_cast<uint64_t*>(to - in_word);
+      if (word != word_) finish();
+      size_t n = std::min(kBytes - in_word, data.size());
+      if (n == kBytes) {
+        n = data.size() / kBytes * kBytes;
+        for (size_t at = 0; at < n; at += kBytes) {
+          uint64_t value = 0;
+          std::memcpy(&value, data.data() + at, kBytes);
+          __atomic_store_n(word + at / kBytes, value, __ATOMIC_RELEASE);
+        }
+      } else {
+        word_ = word;
+        std::memcpy(reinterpret_cast<std::byte*>(&value_) + in_word, data.data(), n);
+        std::memset(reinterpret_cast<std::byte*>(&mask_) + in_word, 0xff, n);
+      }
+      to += n;
+      data = data.subspan(n);
     }
-    // The agreement has to know of it, too; it writes to this copy.
-    std::array<std::byte, kBytes> copy{};
-    const auto region = reinterpret_cast<uint64_t>(copy.data()) - (address_ - agreement.address());
-    for (size_t at = 0; at < kBytes; ++at) {
-      if (mask_[at] != std::byte{0})
-        agreement.adopt({address_ + at, {&value_[at], 1}}, reinterpret_cast<std::byte*>(region));
+  }
+  void finish() {
+    if (word_ == nullptr) return;
+    uint64_t now = __atomic_load_n(word_, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(word_, &now, (now & ~mask_) | (value_ & mask_), false,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
     }
+    word_ = nullptr;
+    mask_ = 0;
   }
 
  private:
-  uint64_t address_ = 0;  // of the word; 0: the first run is longer
-  std::array<std::byte, kBytes> value_{}, mask_{};
+  static constexpr size_t kBytes = sizeof(uint64_t);
+  uint64_t* word_ = nullptr;  // of which a part is to be written
+  uint64_t value_ = 0, mask_ = 0;
 };
 
 }  // namespace fargpu::pages

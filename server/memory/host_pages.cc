@@ -271,26 +271,12 @@ HostPages::Regions::iterator HostPages::region_at(uint64_t address, uint64_t byt
 CUresult HostPages::push(std::span<const std::byte> runs) {
   ++pushes_;
   pages::RunReader reader(runs);
-  auto run = reader.next();
-  while (run) {
+  pages::WordRuns words;
+  while (const auto run = reader.next()) {
     const auto region = region_at(run->address, run->data.size());
     if (region == regions_.end()) return CUDA_ERROR_INVALID_VALUE;
-    pages::Agreement& agreement = *region->second.agreement;
-    std::byte* const memory = pointer(region->first);
-    auto next = reader.next();
-    // Device code that runs may wait for a value beside one that it then reads: what was changed in
-    // one aligned word arrives at once.
-    pages::WordRuns word(*run);
-    if (next && word.takes(*next) && agreement.holds(next->address, next->data.size())) {
-      do {
-        word.add(*next);
-        next = reader.next();
-      } while (next && word.takes(*next) && agreement.holds(next->address, next->data.size()));
-      word.adopt(agreement, memory);
-    } else {
-      agreement.adopt(*run, memory);
-    }
-    run = next;
+    words.add(pointer(run->address), run->data);
+    region->second.agreement->agree(*run);
   }
   return reader.malformed() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // The worker's side of one region of mapped memory.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <utility>
@@ -35,6 +36,10 @@ class PagesWorker {
   size_t pushed() {  // bytes
     link.settle();
     return pushed_;
+  }
+  std::vector<size_t> pushed_at() {  // where runs began, as offsets; since the last call
+    link.settle();
+    return std::exchange(pushed_at_, {});
   }
   bool is_always_fetched() const { return !on_demand_; }
 
@@ -77,8 +82,11 @@ class PagesWorker {
     ++pushes_;
     pages::RunReader reader(runs);
     while (const auto run = reader.next()) {
-      agreed_.adopt(*run, memory_.data());
+      std::copy(run->data.begin(), run->data.end(),
+                memory_.begin() + static_cast<ptrdiff_t>(run->address - agreed_.address()));
+      agreed_.agree(*run);
       pushed_ += run->data.size();
+      pushed_at_.push_back(run->address - agreed_.address());
     }
   }
   // Nothing with most == 0.
@@ -108,6 +116,7 @@ class PagesWorker {
   pages::Agreement agreed_;
   uint64_t pushes_ = 0;
   size_t pushed_ = 0;
+  std::vector<size_t> pushed_at_;
 
  public:
   LoopbackLink link;  // ends first

@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <vector>
 
 #include "common/pages/agreement.h"
 #include "common/pages/byte_runs.h"
+#include "common/pages/late_words.h"
 #include "common/pages/word_runs.h"
 
 namespace fargpu::pages {
@@ -48,16 +50,65 @@ TEST(ByteRunsTest, AFullWriterTakesLess) {
   EXPECT_EQ(writer.add(100, data), taken);
 }
 
-TEST(WordRunsTest, TakesRunsOfOneWord) {
-  const std::byte one[] = {std::byte{1}},
-                  four[] = {std::byte{5}, std::byte{6}, std::byte{7}, std::byte{8}};
-  WordRuns word({0x1008, one});
-  EXPECT_TRUE(word.takes({0x100c, four}));
-  EXPECT_FALSE(word.takes({0x100d, four})) << "it ends behind the word";
-  EXPECT_FALSE(word.takes({0x1007, one}));
-  EXPECT_FALSE(word.takes({0x1010, one}));
-  word.add({0x100c, four});
-  EXPECT_FALSE(WordRuns({0x1006, four}).takes({0x1006, one})) << "the first one is in two words";
+// What is beside the runs stays, whatever they begin and end with.
+TEST(WordRunsTest, WritesTheRunsAndNothingElse) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 500; ++round) {
+    alignas(8) std::byte memory[96] = {}, expected[96] = {};
+    std::vector<std::byte> data(96);
+    for (std::byte& byte : data) byte = static_cast<std::byte>(random() | 1);
+    {
+      WordRuns words;
+      for (size_t at = random() % 9; at < 96; at += 1 + random() % 9) {
+        const size_t n = std::min<size_t>(96 - at, 1 + random() % (round % 2 ? 30 : 3));
+        words.add(memory + at, std::span(data).first(n));
+        std::copy_n(data.begin(), n, expected + at);
+        at += n;
+      }
+    }
+    ASSERT_EQ(std::memcmp(memory, expected, sizeof memory), 0) << round;
+  }
+}
+
+// A value and what it tells of, side by side, of which device code must see both or neither.
+TEST(WordRunsTest, ChangesOfOneWordAreWrittenTogether) {
+  alignas(8) std::byte memory[16] = {};
+  const auto value = bytes_of({1, 2, 3, 4, 5}), flag = bytes_of({9});
+  WordRuns words;
+  words.add(memory + 3, value);
+  EXPECT_EQ(memory[3], std::byte{0}) << "more of the word may come";
+  words.add(memory + 15, flag);
+  EXPECT_EQ(std::vector(memory + 3, memory + 8), value);
+  words.add(memory + 8, flag);
+  EXPECT_EQ(memory[15], std::byte{0});
+  words.finish();
+  EXPECT_EQ(memory[8], std::byte{9});
+  EXPECT_EQ(memory[15], std::byte{9});
+}
+
+std::vector<uint64_t> order_of(LateWords& late, std::span<const std::byte> runs = {}) {
+  std::vector<uint64_t> order;
+  for (const auto& [begin, end] : late.in_order(runs)) order.push_back(begin);
+  return order;
+}
+
+TEST(LateWordsTest, TheyComeByAddressAndOnce) {
+  LateWords late;
+  for (const uint64_t address : {0x1040, 0x1004, 0x1000, 0x1041, 0x1000}) late.add(address, 2);
+  EXPECT_EQ(order_of(late), (std::vector<uint64_t>{0x1000, 0x1004, 0x1040}));
+  EXPECT_EQ(late.in_order({})[2].end, 0x1043u);
+}
+
+TEST(LateWordsTest, WhatHasCompanyInItsLineGoesFirst) {
+  LateWords late;
+  for (const uint64_t address : {0x1000, 0x1080, 0x1090, 0x1100, 0x1200, 0x1300})
+    late.add(address, 4);
+  RunWriter runs(1000);
+  const std::vector<std::byte> data(80);
+  runs.add(0x1140, data);
+  runs.add(0x11f8, data);
+  EXPECT_EQ(order_of(late, runs.bytes()),
+            (std::vector<uint64_t>{0x1080, 0x1090, 0x1200, 0x1000, 0x1100, 0x1300}));
 }
 
 TEST(ByteRunsTest, NonsenseIsMalformedAndNotRead) {
@@ -85,8 +136,10 @@ class AgreementTest : public testing::Test {
   static constexpr uint64_t kAddress = 5 * Agreement::kPage + 13;
   // What one end changed, taken over by the other one; returns the number of changed bytes.
   size_t push(size_t limit = 1u << 20) {
-    return carry(host_agreed_, host_, limit,
-                 [&](const ByteRun& run) { worker_agreed_.adopt(run, worker_.data()); });
+    return carry(host_agreed_, host_, limit, [&](const ByteRun& run) {
+      std::copy(run.data.begin(), run.data.end(), worker_.data() + (run.address - kAddress));
+      worker_agreed_.agree(run);
+    });
   }
   size_t pull(size_t limit = 1u << 20, Agreement::Gaps gaps = Agreement::Gaps::kNone) {
     return carry(
@@ -196,27 +249,37 @@ TEST_F(AgreementTest, RandomChangesOfDisjointBytesAllArrive) {
   EXPECT_EQ(worker_, expected);
 }
 
-// A value and what it tells of, side by side, of which device code must see both or neither.
-TEST_F(AgreementTest, ChangesOfOneWordAreWrittenTogether) {
-  alignas(8) std::byte memory[24] = {};
-  const auto begin = reinterpret_cast<uint64_t>(memory);
-  Agreement agreement(begin, sizeof memory);
-  memory[9] = std::byte{3};  // changed at this end
-  const std::byte value[] = {std::byte{7}}, flag[] = {std::byte{1}};
-  WordRuns word({begin + 8, flag});
-  word.add({begin + 12, value});
-  word.adopt(agreement, memory);
-  EXPECT_EQ(memory[8], std::byte{1});
-  EXPECT_EQ(memory[9], std::byte{3});
-  EXPECT_EQ(memory[12], std::byte{7});
-  RunWriter runs(100);
-  agreement.collect(memory, 0, sizeof memory, runs);
+// A flag alone in its line goes behind everything else; other changes of its word go with it.
+TEST_F(AgreementTest, AWordAloneInItsLineIsLate) {
+  constexpr size_t kLine = 8 * LateWords::kLine - 13;  // where one begins
+  const auto change = [&](std::initializer_list<size_t> offsets) {
+    for (const size_t at : offsets) host_[kLine + at] = std::byte{1};
+  };
+  change({8, 13, 64, 72, 200, 260, 313, 350, 640});
+  for (size_t at = 512; at < 600; ++at) change({at});
+  RunWriter runs(1000);
+  LateWords late;
+  EXPECT_EQ(host_agreed_.collect(host_.data(), 0, kBytes, runs, {}, Agreement::Gaps::kNone, &late),
+            kBytes);
+  const auto at = [&](size_t offset) { return kAddress + kLine + offset; };
+  EXPECT_EQ(order_of(late), (std::vector<uint64_t>{at(8), at(13), at(200), at(350), at(640)}));
+  std::vector<uint64_t> others;
   RunReader reader(runs.bytes());
-  const auto run = reader.next();
-  ASSERT_TRUE(run);
-  EXPECT_EQ(run->address, begin + 9) << "what was written is agreed on";
-  EXPECT_EQ(run->data.size(), 1u);
-  EXPECT_FALSE(reader.next());
+  while (const auto run = reader.next()) others.push_back(run->address);
+  EXPECT_EQ(others, (std::vector<uint64_t>{at(64), at(72), at(260), at(313), at(512)}));
+  EXPECT_EQ(host_agreed_.contents(kLine + 8, 1)[0], std::byte{1});
+  EXPECT_EQ(push(), 0u);
+}
+
+TEST_F(AgreementTest, NoWordIsDividedBetweenMessages) {
+  for (auto& byte : host_) byte = std::byte{9};
+  for (size_t at = 0; at < kBytes;) {
+    RunWriter runs(100);
+    at = host_agreed_.collect(host_.data(), at, kBytes, runs);
+    if (at < kBytes) {
+      EXPECT_EQ((kAddress + at) % 8, 0u);
+    }
+  }
 }
 
 TEST_F(AgreementTest, TheVisitorSeesChangedPiecesOnly) {
