@@ -162,6 +162,10 @@ class Pages {
     uint64_t number = 0;         // no other region has had it
     size_t next = 0, ahead = 1;  // where sequential touches go on, and how many blocks come
   };
+  struct ClosedBlocks {
+    Region* region;
+    BlockStates::Run run;
+  };
   struct Word {
     Region* region;
     uint64_t address;
@@ -170,11 +174,16 @@ class Pages {
   };
   void read_words();                                     // needs state_
   CUresult push_others(const pages::Agreement::Visit&);  // needs state_
+  // Of the suspect memory at these addresses. Needs state_.
+  CUresult look_at(uint64_t begin, uint64_t until, bool old, const pages::Agreement::Visit& visit);
+  CUresult push_late();  // needs state_
   CUresult push_part(Region& region, size_t from, size_t until,
                      const pages::Agreement::Visit& visit);  // needs state_
   // As Agreement::collect().
   size_t collect(Region& region, size_t from, size_t until,
                  const pages::Agreement::Visit& visit);  // needs state_
+  size_t collect_from(Region& region, const std::byte* memory, size_t from, size_t until,
+                      const pages::Agreement::Visit& visit);  // needs state_
   // The same of memory that the system reads.
   size_t collect_read(Region& region, size_t from, size_t until,
                       const pages::Agreement::Visit& visit);  // needs state_
@@ -197,9 +206,11 @@ class Pages {
   void forget(std::map<uint64_t, Region>::iterator);    // needs state_
   bool is_running() const { return clean_ != begun_; }  // needs state_
   bool any_open() const;                                // needs state_
-  void close_open();                                    // needs pulling_ and state_
-  void look_later();                                    // needs state_
-  void settle();                                        // needs state_
+  // Both need pulling_ and state_. `closed`: those that were closed, to be opened soon.
+  void close_open(std::vector<ClosedBlocks>* closed = nullptr);
+  static void close_blocks(Region& region, std::vector<ClosedBlocks>* closed);
+  void look_later();  // needs state_
+  void settle();      // needs state_
   // All of these need pulling_.
   CUresult fetch_part(uint64_t address, size_t bytes, bool* news);
   void open_brought(uint64_t number, uint64_t address, BlockStates::Run run, CUresult result);
@@ -233,6 +244,9 @@ class Pages {
   std::map<uint64_t, size_t> watched_;  // words by address, without overlaps
   std::vector<Word> words_;             // of a push: as they were before it
   std::optional<pages::RunWriter> runs_;
+  pages::LateWords late_;          // agreed, but not sent yet
+  int looks_ = 0;                  // of a push
+  uint64_t changed_until_ = 0;     // where the last change ends that a look has found; 0: none
   std::vector<std::byte> sample_;  // of a region without a gate
   struct Merging {
     Region* region = nullptr;  // none

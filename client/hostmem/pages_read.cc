@@ -83,19 +83,24 @@ std::span<std::byte> Pages::sample(size_t bytes) {
   return std::span(sample_).first(bytes);
 }
 
+size_t Pages::collect_from(Region& region, const std::byte* memory, size_t from, size_t until,
+                           const pages::Agreement::Visit& visit) {
+  return region.agreement.collect(memory, from, until, *runs_, visit, pages::Agreement::Gaps::kNone,
+                                  &late_);
+}
+
 size_t Pages::collect(Region& region, size_t from, size_t until,
                       const pages::Agreement::Visit& visit) {
   if (region.gate == nullptr) return collect_read(region, from, until, visit);
   if (!region.gate->is_moved())
-    return region.agreement.collect(region.gate->local(), from, until, *runs_, visit);
+    return collect_from(region, region.gate->local(), from, until, visit);
   const BlockStates& blocks = region.blocks;
   while (from < until) {
     const auto same = blocks.same_from(blocks.block_of(from), until);
     const size_t stop = std::min(until, blocks.offset(same) + blocks.bytes(same));
-    const size_t end =
-        blocks.is_open(same.first)
-            ? collect_read(region, from, stop, visit)
-            : region.agreement.collect(region.gate->local(), from, stop, *runs_, visit);
+    const size_t end = blocks.is_open(same.first)
+                           ? collect_read(region, from, stop, visit)
+                           : collect_from(region, region.gate->local(), from, stop, visit);
     if (end < stop) return end;
     from = stop;
   }
@@ -114,8 +119,7 @@ size_t Pages::collect_read(Region& region, size_t from, size_t until,
     }
     const auto now = sample(wanted);
     const CopiedPart read = read_foreign(base + from, now);
-    const size_t end =
-        region.agreement.collect(base_of(now, from), from, from + read.bytes, *runs_, visit);
+    const size_t end = collect_from(region, base_of(now, from), from, from + read.bytes, visit);
     if (end < from + read.bytes) return end;  // there is no room
     from = end;
     if (read.bytes < wanted)

@@ -61,21 +61,23 @@ bool Pages::any_gated() const {
   return gated_ != 0;
 }
 
-void Pages::close_open() {
-  due_.reset();
-  for (auto& [address, region] : regions_) {
-    if (region.gate == nullptr) continue;
-    BlockStates& blocks = region.blocks;
-    for (BlockStates::Run run = blocks.next_open(0); !run.empty();
-         run = blocks.next_open(run.end)) {
-      const size_t from = blocks.offset(run), bytes = blocks.bytes(run);
-      const size_t closed = region.gate->close(from, bytes);
-      // The block that cannot be closed stays, others are tried.
-      const size_t end = closed == bytes ? run.end : blocks.block_of(from + closed);
-      blocks.close({run.first, end});
-      if (end < run.end) run = {end, end + 1};
-    }
+void Pages::close_blocks(Region& region, std::vector<ClosedBlocks>* closed) {
+  BlockStates& blocks = region.blocks;
+  for (BlockStates::Run run = blocks.next_open(0); !run.empty(); run = blocks.next_open(run.end)) {
+    const size_t from = blocks.offset(run), bytes = blocks.bytes(run);
+    const size_t done = region.gate->close(from, bytes);
+    // The block that cannot be closed stays, others are tried.
+    const size_t end = done == bytes ? run.end : blocks.block_of(from + done);
+    blocks.close({run.first, end});
+    if (closed != nullptr && end != run.first) closed->push_back({&region, {run.first, end}});
+    if (end < run.end) run = {end, end + 1};
   }
+}
+
+void Pages::close_open(std::vector<ClosedBlocks>* closed) {
+  if (closed == nullptr) due_.reset();
+  for (auto& [address, region] : regions_)
+    if (region.gate != nullptr) close_blocks(region, closed);
 }
 
 void Pages::fail_closed(Region& region) {

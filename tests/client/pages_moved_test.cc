@@ -136,6 +136,62 @@ TEST_F(MovedPagesTest, WhatCannotBeClosedComesWithEachPull) {
   EXPECT_EQ(host_[at(0) + 7], 3_b);
 }
 
+// Another thread of the application stores data and then a flag, while memory is compared that lies
+// between the two.
+TEST_F(MovedPagesTest, WhatIsSentWasThereAtOnce) {
+  work();
+  host_[at(2)] = 1_b;
+  int looks = 0;
+  ASSERT_EQ(pages_.push([&](uint64_t, auto) {
+    if (++looks <= 2) host_[at(0)] = host_[at(5)] = static_cast<std::byte>(looks);
+  }),
+            CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory()[at(0)], 2_b);
+  EXPECT_EQ(worker_.memory()[at(5)], 2_b);
+}
+
+// A second look finds a flag, and the data lies behind what it has to look at for the first one's
+// sake.
+TEST_F(MovedPagesTest, WhatLiesBehindAChangeIsLookedAtAgain) {
+  work();
+  host_[at(3)] = 1_b;
+  int looks = 0;
+  ASSERT_EQ(pages_.push([&](uint64_t, auto) {
+    ++looks;
+    if (looks == 1) host_[at(0)] = 1_b;
+    if (looks == 2) host_[at(5)] = host_[at(2)] = 1_b;
+  }),
+            CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory()[at(2)], 1_b);
+  EXPECT_EQ(worker_.memory()[at(5)], 1_b);
+}
+
+// A thread that stores all the time waits for a look.
+TEST_F(MovedPagesTest, MemoryThatChangesAllTheTimeIsClosedForALook) {
+  gate_->stuck = {4};
+  work();
+  host_[at(3)] = 1_b;
+  uint8_t stored = 0;
+  pages_.begin_work();
+  ASSERT_EQ(pages_.push([&](uint64_t, auto) {
+    if (!gate_->closed.empty()) {
+      EXPECT_EQ(gate_->closed, (std::set<size_t>{0, 1, 2, 3, 5}));
+      return;
+    }
+    ++stored;
+    for (const size_t block : {1, 2, 3, 5}) host_[at(block) + 64 * 5] = std::byte{stored};
+  }),
+            CUDA_SUCCESS);
+  pages_.end_work();
+  EXPECT_TRUE(gate_->closed.empty());
+  for (const size_t block : {1, 2, 3, 5}) {
+    EXPECT_EQ(host_[at(block) + 64 * 5], std::byte{stored});
+    EXPECT_EQ(worker_.memory()[at(block) + 64 * 5], std::byte{stored});
+  }
+  finish();
+  EXPECT_EQ(gate_->closed, (std::set<size_t>{0, 1, 2, 3, 5})) << "it was open";
+}
+
 TEST_F(MovedPagesTest, WhatIsNotFetchedAnyMoreStaysReadable) {
   host_[at(3)] = 9_b;
   work();

@@ -160,7 +160,7 @@ TEST_F(PagesTest, AWatchedWordTravelsWholeAndLast) {
   constexpr size_t kAt = 96, kLast = kBytes - 1;
   pages_.watch(address() + kAt, sizeof(uint32_t));
   host_[kAt + 1] = 1_b;
-  host_[kLast] = 2_b;
+  for (size_t at = kLast - 100; at <= kLast; ++at) host_[at] = 2_b;
   // The host stores data after the value that the push has read: what travels is the older value.
   bool all = false;
   pages_.begin_work();
@@ -191,6 +191,24 @@ TEST_F(PagesTest, AWordIsReadBeforeWhatIsSentAheadOfIt) {
   EXPECT_EQ(worker_.memory()[100], 4_b);
   EXPECT_EQ(worker_.memory()[0], 5_b);
   EXPECT_EQ(host_, worker_.memory());
+}
+
+TEST_F(PagesTest, AMemoryThatChangesAllTheTimeIsSentAllTheSame) {
+  int looks = 0;
+  host_[5000] = 1_b;
+  ASSERT_EQ(pages_.push([&](uint64_t, auto) { host_[0] = static_cast<std::byte>(++looks); }),
+            CUDA_SUCCESS);
+  EXPECT_GT(looks, 2);
+  EXPECT_EQ(worker_.memory()[5000], 1_b);
+}
+
+// A kernel that waits for the flag may run while the worker writes.
+TEST_F(PagesTest, AWordAloneInItsLineGoesLast) {
+  const size_t line = (64 - address() % 64) % 64 + 64;
+  for (size_t at = line + 64; at < line + 160; ++at) host_[at] = 1_b;
+  host_[line + 4] = host_[line + 640] = 1_b;
+  work();
+  EXPECT_EQ(worker_.pushed_at(), (std::vector{line + 64, line + 4, line + 640}));
 }
 
 TEST_F(PagesTest, RegionsComeAndGo) {

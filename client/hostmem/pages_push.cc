@@ -1,0 +1,170 @@
+// Pages: what is sent before work. All of it is what the memory held at one moment: bytes that one
+// thread of the host stored ahead of others are not sent behind them, whatever another thread sends
+// meanwhile.
+//
+// A look at all memory takes time, and finds a later store without an earlier one if it has passed
+// the earlier one's place. So looks go round until everything was looked at since the last change
+// was found: then all of it was there at once. If that does not come to an end, memory with a gate
+// is closed for a look, and its writers wait.
+//
+// A kernel may look while the worker puts bytes in their places, in the order in which they are
+// sent: by address, and words that may be flags (LateWords) behind everything else.
+#include <algorithm>
+#include <utility>
+
+#include "client/hostmem/pages.h"
+#include "generated/client/wire/internal.h"
+
+namespace fargpu::client {
+namespace {
+
+constexpr int kOpenLooks = 3;  // before memory is closed
+constexpr int kMostLooks = 16;
+
+}  // namespace
+
+// Acquires: makes visible what the host stored before each word.
+void Pages::read_words() {
+  words_.clear();
+  for (const auto& [address, bytes] : watched_) {
+    Word word{find(address, bytes), address, bytes, {}};
+    if (word.region == nullptr) continue;
+    if (read_word(*word.region, address - word.region->address(), std::span(word.now).first(bytes)))
+      words_.push_back(word);
+  }
+}
+
+bool Pages::any_word_changed() {
+  std::lock_guard lock(state_);
+  read_words();
+  return std::any_of(words_.begin(), words_.end(), [](const Word& word) {
+    return word.region->agreement.differs(word.address - word.region->address(),
+                                          std::span(word.now).first(word.bytes));
+  });
+}
+
+CUresult Pages::push(const pages::Agreement::Visit& visit, const std::function<bool()>& is_all) {
+  std::lock_guard lock(state_);
+  if (!runs_) runs_.emplace(limit_);
+  read_words();
+  if (const CUresult result = push_others(visit); result != CUDA_SUCCESS) return result;
+  if (late_.empty() && words_.empty()) return send();
+  if (is_all && !is_all()) return send();
+  const CUresult result = push_late();
+  return result == CUDA_SUCCESS ? push_words() : result;
+}
+
+CUresult Pages::push_others(const pages::Agreement::Visit& visit) {
+  bool old = gated_ != 0 && Clock::now() - aged_ >= longest_read_;
+  if (old) aged_ = Clock::now();
+  uint64_t until = UINT64_MAX;
+  std::unique_lock no_pull(pulling_, std::defer_lock);
+  std::vector<ClosedBlocks> closed;
+  CUresult result = CUDA_SUCCESS;
+  for (looks_ = 1; result == CUDA_SUCCESS && looks_ <= kMostLooks; ++looks_) {
+    // Against the order of the locks, so it is only tried.
+    if (looks_ > kOpenLooks && !no_pull.owns_lock() && no_pull.try_lock()) close_open(&closed);
+    changed_until_ = 0;
+    result = look_at(0, until, std::exchange(old, false), visit);
+    if (changed_until_ == 0) break;
+    // What lies behind was looked at before this change.
+    if (result == CUDA_SUCCESS && until != UINT64_MAX)
+      result = look_at(until, UINT64_MAX, false, visit);
+    until = changed_until_;
+  }
+  for (const auto& [region, run] : closed) {
+    region->gate->open(region->blocks.offset(run), region->blocks.bytes(run));
+    region->blocks.open(run);
+  }
+  return result;
+}
+
+CUresult Pages::look_at(uint64_t begin, uint64_t until, bool old,
+                        const pages::Agreement::Visit& visit) {
+  for (auto& [address, region] : regions_) {
+    if (address >= until) break;
+    const size_t bytes = region.agreement.bytes();
+    const size_t first = std::min<uint64_t>(bytes, begin - std::min(begin, address));
+    const size_t end = std::min<uint64_t>(bytes, until - address);
+    if (region.gate == nullptr) {
+      const CUresult result = push_part(region, first, end, visit);
+      if (result != CUDA_SUCCESS) return result;
+      continue;
+    }
+    BlockStates& blocks = region.blocks;
+    for (BlockStates::Run run = blocks.next_suspect(0); !run.empty();
+         run = blocks.next_suspect(run.end)) {
+      const size_t from = blocks.offset(run);
+      const CUresult result =
+          push_part(region, std::max(first, from), std::min(end, from + blocks.bytes(run)), visit);
+      if (result != CUDA_SUCCESS) return result;
+      blocks.compared(run, old);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Pages::push_part(Region& region, size_t from, size_t until,
+                          const pages::Agreement::Visit& visit) {
+  const uint64_t address = region.address();
+  auto word = watched_.lower_bound(address + from);
+  for (size_t at = from; at < until;) {
+    const bool none = word == watched_.end() || word->first - address >= until;
+    const size_t stop = none ? until : word->first - address;
+    const size_t runs = runs_->bytes().size(), late = late_.count();
+    at = collect(region, at, stop, visit);
+    if (runs_->bytes().size() != runs) changed_until_ = std::max(changed_until_, runs_->end());
+    if (late_.count() != late) changed_until_ = std::max(changed_until_, late_.end());
+    if (at < stop) {
+      CUresult result = send();
+      if (result == CUDA_SUCCESS && late_.full()) result = push_late();
+      if (result != CUDA_SUCCESS) return result;
+    } else if (!none) {
+      at += word->second;
+      ++word;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Pages::push_late() {
+  // One look has found them as they are.
+  const auto runs = looks_ > 2 ? runs_->bytes() : std::span<const std::byte>();
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& [begin, end] : late_.in_order(runs)) {
+    // The region may have ended meanwhile.
+    const Region* const region = find(begin, end - begin);
+    if (region == nullptr) continue;
+    if (!runs_->has_room(end - begin)) result = send();
+    if (result != CUDA_SUCCESS) break;
+    runs_->add(begin, region->agreement.contents(begin - region->address(), end - begin));
+  }
+  late_.clear();
+  return result == CUDA_SUCCESS ? send() : result;
+}
+
+CUresult Pages::push_words() {
+  for (const Word& word : words_) {
+    const size_t offset = word.address - word.region->address();
+    const auto now = std::span(word.now).first(word.bytes);
+    while (!word.region->agreement.collect_word(offset, now, *runs_)) {
+      if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
+    }
+  }
+  return send();
+}
+
+CUresult Pages::send() {
+  if (runs_->empty()) return CUDA_SUCCESS;
+  ++pushes_;
+  if (fetching_) {
+    pages::RunReader reader(runs_->bytes());
+    while (const auto run = reader.next())
+      overtaken_.push_back({pushes_, run->address, run->data.size()});
+  }
+  const CUresult result = wire::fgPagesPush(link_, 0, runs_->bytes().data(), runs_->bytes().size());
+  runs_->clear();
+  return result;
+}
+
+}  // namespace fargpu::client
