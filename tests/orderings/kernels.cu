@@ -69,6 +69,33 @@ extern "C" __global__ void load_when_told(const volatile int* told, int* to,
   *to = *from;
 }
 
+// Waits for `value` in the flag, `microseconds` at most, and then counts the words that are not
+// `value` behind it. seen: 0 where the flag never came, 1, how many, and the first of them.
+extern "C" __global__ void words_behind_flag(const volatile unsigned* flag, unsigned value,
+                                             const volatile unsigned* data, unsigned words,
+                                             unsigned stride, unsigned* seen,
+                                             unsigned microseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  now = begin;
+  while (*flag != value && now - begin < microseconds * 1000ull)
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  if (*flag != value) {
+    seen[0] = 0;
+    return;
+  }
+  __threadfence_system();
+  unsigned old = 0, first = 0;
+  for (unsigned i = words; i-- > 0;) {
+    if (data[i * stride] == value) continue;
+    ++old;
+    first = i;
+  }
+  seen[1] = old;
+  seen[2] = first;
+  seen[0] = 1;
+}
+
 // to[i * stride] = value + i.
 extern "C" __global__ void store_strided(int* to, unsigned count, unsigned stride, int value) {
   for (unsigned i = threadIdx.x; i < count; i += blockDim.x) to[i * stride] = value + i;
