@@ -13,6 +13,25 @@ namespace {
 
 constexpr size_t kBytes = 64 << 10;
 
+// Memory of the device that is mapped.
+struct Mapping {
+  CUdeviceptr at = 0;
+  size_t bytes = 0;
+
+  Mapping() {
+    CUmemAllocationProp device{};
+    device.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    device.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    CU(cuMemGetAllocationGranularity(&bytes, &device, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CUmemGenericAllocationHandle memory;
+    CU(cuMemCreate(&memory, bytes, &device, 0));
+    CU(cuMemAddressReserve(&at, bytes, 0, 0, 0));
+    CU(cuMemMap(at, bytes, 0, memory, 0));
+    CU(cuMemRelease(memory));
+  }
+  ~Mapping() { CU(cuMemAddressFree(at, bytes)); }
+};
+
 void CUDA_CB pause_1_ms(void*) { usleep(1000); }
 void CUDA_CB pause_100_us(void*) { usleep(100); }
 
@@ -59,6 +78,14 @@ void one_after_the_other(CUcontext context) {
     timed(
         "cuMemFree", [](void* memory) { return cuMemFree(*static_cast<CUdeviceptr*>(memory)); },
         &device);
+    Mapping mapping;
+    timed(
+        "cuMemUnmap",
+        [](void* mapped) {
+          const Mapping& unmapped = *static_cast<Mapping*>(mapped);
+          return cuMemUnmap(unmapped.at, unmapped.bytes);
+        },
+        &mapping);
     timed(
         "cuMemFreeHost", [](void* memory) { return cuMemFreeHost(memory); }, host);
     timed(

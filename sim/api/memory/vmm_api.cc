@@ -102,10 +102,11 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 }
 
 // Waits first, so that no kernel is still using the mapping.
+// Waits, as some drivers may; no known one has others wait for that.
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> current;
-    if (current_context(&current) == CUDA_SUCCESS) current->quiesce();
+    if (current_context(&current) == CUDA_SUCCESS) current->synchronize();
     if (const auto memory = driver.addresses().mapped(ptr)) {
       const auto primary = PrimaryContext::of(memory->device()).get();
       if (primary && primary != current) primary->synchronize();
