@@ -212,13 +212,13 @@ Fd Sessions::connect_peers(uint64_t id, uint64_t other_id) {
 // sessions that exist.
 Status Sessions::check(const JoinRequest& join) {
   const SessionRecord* const session = find(join.session);
-  if (session == nullptr) return {StatusCode::kRefused, "no session to join"};
+  if (session == nullptr) return no_such_join();
   return session->joiner.check(join.key, join.index);
 }
 
 Status Sessions::pass(const JoinRequest& join, int connection) {
   SessionRecord* const session = find(join.session);
-  if (session == nullptr) return {StatusCode::kRefused, "no session to join"};
+  if (session == nullptr) return no_such_join();
   return session->joiner.pass(connection, join.index);
 }
 

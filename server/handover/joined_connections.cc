@@ -24,12 +24,13 @@ Result<std::pair<ConnectionJoiner, Fd>> ConnectionJoiner::create(uint16_t most) 
   return std::pair(std::move(joiner), std::move(worker));
 }
 
+Status no_such_join() {
+  return {StatusCode::kRefused, "no session awaits this further connection"};
+}
+
 Status ConnectionJoiner::check(std::span<const std::byte> key, uint16_t index) const {
-  if (!bootstrap::same_key(key_, key))
-    return {StatusCode::kRefused, "the session's key is another one"};
-  if (index >= most_ || (joined_ & 1u << index) != 0)
-    return {StatusCode::kRefused, "the session has no such further connection"};
-  return {};
+  const bool fits = index < most_ && (joined_ & 1u << index) == 0;
+  return bootstrap::same_key(key_, key) && fits ? Status() : no_such_join();
 }
 
 Status ConnectionJoiner::pass(int connection, uint16_t index) {

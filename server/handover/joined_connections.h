@@ -16,6 +16,9 @@
 
 namespace fargpu::server {
 
+// The refusal of every wrong join, so that it tells nothing of what there is.
+Status no_such_join();
+
 // The daemon's end.
 class ConnectionJoiner {
  public:
@@ -23,7 +26,7 @@ class ConnectionJoiner {
   // At most `most` connections altogether. The second one is for the worker to inherit.
   static Result<std::pair<ConnectionJoiner, Fd>> create(uint16_t most);
   uint16_t most() const { return most_; }
-  // kRefused: the key is wrong, or the index is taken or out of range.
+  // no_such_join(): the key is wrong, or the index is taken or out of range.
   Status check(std::span<const std::byte> key, uint16_t index) const;
   // Passes it on. kLost: the worker takes no connections any more.
   Status pass(int connection, uint16_t index);
