@@ -20,8 +20,10 @@ constexpr auto kAnswerTime = std::chrono::seconds(1);
 
 }  // namespace
 
-WorkerLink::WorkerLink(asio::io_context& loop, Fd socket)
-    : loop_(loop), socket_(loop, socket.release()) {}
+WorkerLink::WorkerLink(asio::io_context& loop, Fd socket) : loop_(loop), socket_(loop) {
+  socket_.assign(socket.get());
+  (void)socket.release();
+}
 
 Status WorkerLink::send_start(const WorkerOptions& options) { return send_start(options, {}); }
 

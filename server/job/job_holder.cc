@@ -13,7 +13,10 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 JobHolder::JobHolder(asio::io_context& loop, Fd socket, std::function<void()> on_end)
-    : socket_(loop, socket.release()), on_end_(std::move(on_end)) {}
+    : socket_(loop), on_end_(std::move(on_end)) {
+  socket_.assign(socket.get());
+  (void)socket.release();
+}
 
 void JobHolder::start(std::vector<std::byte> answer) {
   answer_ = std::move(answer);

@@ -44,11 +44,17 @@ Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const st
 
 void JobKeeper::hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence) {
   notice_dead_peers(socket.get());
-  const auto holder = std::make_shared<JobHolder>(loop_, std::move(socket), [this, id = ticket.id] {
-    holders_.erase(id);
-    log::info("event=job-released job={}", id_text(id));
-    jobs_.release(id);
-  });
+  std::shared_ptr<JobHolder> holder;
+  try {
+    holder = std::make_shared<JobHolder>(loop_, std::move(socket), [this, id = ticket.id] {
+      holders_.erase(id);
+      log::info("event=job-released job={}", id_text(id));
+      jobs_.release(id);
+    });
+  } catch (...) {
+    jobs_.release(ticket.id);
+    throw;
+  }
   holders_[ticket.id] = holder;
   const Grant& grant = jobs_.find(ticket.id)->grant;
   holder->start(

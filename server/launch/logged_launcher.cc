@@ -31,11 +31,14 @@ class ProcessLines : public std::enable_shared_from_this<ProcessLines> {
  public:
   ProcessLines(boost::asio::io_context& loop, Fd pipe, std::string name,
                std::shared_ptr<LineBudget> of_program)
-      : pipe_(loop, pipe.release()),
+      : pipe_(loop),
         rest_(loop),
         pause_(loop),
         name_(std::move(name)),
-        of_program_(std::move(of_program)) {}
+        of_program_(std::move(of_program)) {
+    pipe_.assign(pipe.get());
+    (void)pipe.release();
+  }
 
   void set_name(std::string name) { name_ = std::move(name); }
   void wait() {
@@ -144,12 +147,18 @@ Result<std::unique_ptr<LaunchedProcess>> LoggedLauncher::start(const ProcessSetu
   logged.environment.emplace_back(log::kForDaemonVariable, "1");
   logged.descriptors.emplace_back(theirs.get(), STDOUT_FILENO);
   logged.descriptors.emplace_back(theirs.get(), STDERR_FILENO);
-  FARGPU_ASSIGN_OR_RETURN(auto process, launcher_.start(logged));
   auto& of_program = programs_[setup.program];
   if (!of_program) of_program = std::make_shared<LineBudget>(kOfProgram);
   const std::string name =
       setup.name.empty() ? std::filesystem::path(setup.program).filename().string() : setup.name;
-  auto lines = std::make_shared<ProcessLines>(loop_, std::move(ours), name, of_program);
+  std::shared_ptr<ProcessLines> lines;
+  try {
+    lines = std::make_shared<ProcessLines>(loop_, std::move(ours), name, of_program);
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kSystem,
+                  fmt::format("the output of {} cannot be watched: {}", name, error.what()));
+  }
+  FARGPU_ASSIGN_OR_RETURN(auto process, launcher_.start(logged));
   lines->wait();
   return std::unique_ptr<LaunchedProcess>(
       std::make_unique<LoggedProcess>(std::move(process), std::move(lines)));

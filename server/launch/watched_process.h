@@ -28,7 +28,7 @@ class WatchedProcess : public std::enable_shared_from_this<WatchedProcess> {
   void set_name(const std::string& name) const { process_->set_name(name); }
 
  private:
-  WatchedProcess(boost::asio::io_context& loop, std::unique_ptr<LaunchedProcess> process, Fd end);
+  WatchedProcess(boost::asio::io_context& loop, std::unique_ptr<LaunchedProcess> process);
   void wait();
 
   const std::unique_ptr<LaunchedProcess> process_;
