@@ -166,7 +166,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"max-frame", bytes(c.frame.max_body_bytes, 64u << 10, 1u << 30)},
       {"max-bulk", bytes(c.frame.max_bulk_bytes, 64u << 10, 1u << 30)},
       {"image-cache", bytes(c.image_cache_bytes, 1u << 20, UINT64_MAX)},
-      {"max-handshakes", number(c.max_handshakes, 1, 4096, "a number from 1 to 4096")},
+      {"max-handshakes", number(c.max_handshakes, 1, 65536, "a number from 1 to 65536")},
       {"hello-deadline", duration(c.hello_deadline)},
       {"drain", duration(c.drain)},
       {"transports", transports(c.transports)},

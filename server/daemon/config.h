@@ -45,8 +45,8 @@ struct DaemonConfig {
   wire::FrameLimits frame{1u << 20, 4u << 20};
   uint64_t image_cache_bytes = uint64_t{4} << 30;
   WorkerLimits worker;
-  uint32_t workers_ahead = 2;    // that wait for a session, for each GPU
-  uint32_t max_handshakes = 64;  // connections that have not said hello yet
+  uint32_t workers_ahead = 2;      // that wait for a session, for each GPU
+  uint32_t max_handshakes = 1024;  // connections that have not been admitted yet
   std::chrono::milliseconds hello_deadline{5000};
   std::chrono::seconds drain{30};
 };

@@ -17,6 +17,7 @@
 #include "common/tls/tls_connection.h"
 #include "common/wire/control.h"
 #include "server/daemon/blind_gate.h"
+#include "server/daemon/door.h"
 #include "server/daemon/listeners.h"
 #include "server/daemon/runtime_folder.h"
 #include "server/daemon/sessions.h"
@@ -53,6 +54,16 @@ Status draining_status() {
           "the server is shutting down; use another one or try again later"};
 }
 
+// What the standard library, Asio or Cap'n Proto throws becomes the failure of this one thing.
+template <typename Work>
+Status caught(Work&& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return {StatusCode::kSystem, error.what()};
+  }
+}
+
 }  // namespace
 
 struct Daemon::Impl {
@@ -63,6 +74,7 @@ struct Daemon::Impl {
         inventory(std::move(i)),
         daemon_log(loop),
         launcher(loop, l),
+        door(config.max_handshakes),
         relays(loop, launcher,
                (std::filesystem::path(worker_program).parent_path() / "fargpu-tls-relay").string()),
         placement(inventory.units, config.placement),
@@ -82,16 +94,20 @@ struct Daemon::Impl {
                    asio::post(loop, [this] { finish_when_drained(); });
                  }),
         blind_gate(loop, sessions),
-        listeners(loop, [this](Fd socket,
-                               std::string peer) { accept(std::move(socket), std::move(peer)); }),
+        listeners(
+            loop,
+            [this](Fd socket, std::string peer) { accept(std::move(socket), std::move(peer)); },
+            [this] { return door.evict(); }),
         signals(loop, SIGTERM, SIGINT, SIGHUP),
         drain_timer(loop) {}
 
   void accept(Fd socket, std::string peer);
+  Status begin_handshake(Fd socket, const std::string& peer);
   void on_first_frame(const std::shared_ptr<Handshake>& handshake);
   // What the first frame asks for is given: now, or once what has ended has given back what it had.
   enum class Attempt { kFirst, kLast };
   void admit(const std::shared_ptr<Handshake>& handshake, Attempt attempt);
+  void try_to_admit(const std::shared_ptr<Handshake>& handshake, Attempt attempt);
   Status on_hello(Handshake& handshake);
   Status on_join(Handshake& handshake);
   Status on_open_job(Handshake& handshake);
@@ -107,6 +123,7 @@ struct Daemon::Impl {
   const RuntimeFolder folder;
   const Inventory inventory;
   HelloRules rules;
+  Door door;  // connections leave it until the loop has gone
   asio::io_context loop;
   DaemonLog daemon_log;
   LoggedLauncher launcher;
@@ -121,7 +138,6 @@ struct Daemon::Impl {
   asio::signal_set signals;
   asio::steady_timer drain_timer;
   const steady_clock::time_point started = steady_clock::now();
-  uint32_t handshakes = 0;
   bool draining = false;
   bool ending = false;  // the sessions are being ended: no more of them, from whatever job
 };
@@ -171,35 +187,59 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
 void Daemon::run() {
   log::info("event=ready version={}", FARGPU_VERSION);
   impl_->ahead.start();
-  impl_->loop.run();
+  // An exception ends what its handler was for, and nothing else.
+  while (!impl_->loop.stopped()) {
+    const Status status = caught([this] {
+      impl_->loop.run();
+      return Status();
+    });
+    if (!status.ok()) log::error("event=handler-failed why=\"{}\"", status.message());
+  }
   log::info("event=stopped");
 }
 
 void Daemon::Impl::accept(Fd socket, std::string peer) {
-  if (handshakes >= config.max_handshakes) {
-    log::warn(
-        "event=connection-dropped peer={} why=\"{} connections are at their hello, the limit\"",
-        peer, handshakes);
-    return;
+  const Status status = caught([&] { return begin_handshake(std::move(socket), peer); });
+  if (!status.ok())
+    log::warn("event=connection-dropped peer={} why=\"{}\"", peer, status.message());
+}
+
+Status Daemon::Impl::begin_handshake(Fd socket, const std::string& peer) {
+  if (!door.make_room()) {
+    return {StatusCode::kNoCapacity,
+            fmt::format("{} connections wait for their admission, the limit", door.count())};
   }
-  ++handshakes;
   Handshake::Decrypt decrypt;
   if (!config.tls_cert.empty() && peer != "unix") {
     decrypt = [this, peer](Fd encrypted) {
+      if (!door.make_room_for_relay())
+        return Result<Fd>(Status(StatusCode::kNoCapacity, "no room for a relay of TLS"));
       notice_dead_peers(encrypted.get());
       return relays.start(std::move(encrypted),
                           {config.tls_cert, config.tls_key, peer, config.hello_deadline.count()});
     };
   }
-  std::make_shared<Handshake>(
-      loop, std::move(socket), std::move(peer), config.hello_deadline,
+  const auto begun = std::make_shared<Handshake>(
+      loop, std::move(socket), peer, config.hello_deadline,
       [this](const std::shared_ptr<Handshake>& handshake) { on_first_frame(handshake); },
-      [this] { --handshakes; }, std::move(decrypt))
-      ->start();
+      [this](const Handshake& handshake) { door.leave(handshake); }, std::move(decrypt));
+  door.enter(*begun);
+  begun->start();
+  return Status();
 }
 
 void Daemon::Impl::on_first_frame(const std::shared_ptr<Handshake>& handshake) {
-  admit(handshake, Attempt::kFirst);
+  try_to_admit(handshake, Attempt::kFirst);
+}
+
+void Daemon::Impl::try_to_admit(const std::shared_ptr<Handshake>& handshake, Attempt attempt) {
+  const Status status = caught([&] {
+    admit(handshake, attempt);
+    return Status();
+  });
+  if (status.ok()) return;
+  log::warn("event=connection-dropped peer={} why=\"{}\"", handshake->peer(), status.message());
+  handshake->evict();
 }
 
 void Daemon::Impl::admit(const std::shared_ptr<Handshake>& handshake, Attempt attempt) {
@@ -236,7 +276,8 @@ void Daemon::Impl::admit(const std::shared_ptr<Handshake>& handshake, Attempt at
                                 FARGPU_VERSION, header.opcode));
   }
   if (status.code() == StatusCode::kNoCapacity && !draining && attempt == Attempt::kFirst) {
-    return sessions.await_ended({}, 0, [this, handshake] { admit(handshake, Attempt::kLast); });
+    return sessions.await_ended({}, 0,
+                                [this, handshake] { try_to_admit(handshake, Attempt::kLast); });
   }
   const auto hello = parse_hello(handshake->body());
   const bool hellos = header.opcode == wire::kHello || header.opcode == wire::kManage;
@@ -295,8 +336,10 @@ Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hell
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
   // The handshake is over: a refusal is written to the socket directly.
-  const Status started = sessions.start(
-      {*keeper.find(seat.job), seat, hello, socket.get(), handshake.peer(), encrypted, sequence});
+  const Status started = caught([&] {
+    return sessions.start(
+        {*keeper.find(seat.job), seat, hello, socket.get(), handshake.peer(), encrypted, sequence});
+  });
   if (started.ok()) return Status();
   keeper.leave(seat);
   write_at_once(socket, encode_refusal(wire::kHello, sequence, started, false));
@@ -308,9 +351,10 @@ Status Daemon::Impl::open_management(Handshake& handshake, const HelloRequest& h
   const bool encrypted = handshake.encrypted();
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
-  const Status started =
-      sessions.start({*keeper.find(job), Jobs::Seat{job, 0}, hello, socket.get(), handshake.peer(),
-                      encrypted, sequence, /*management=*/true});
+  const Status started = caught([&] {
+    return sessions.start({*keeper.find(job), Jobs::Seat{job, 0}, hello, socket.get(),
+                           handshake.peer(), encrypted, sequence, /*management=*/true});
+  });
   if (started.ok()) return Status();
   keeper.look_away(job);
   write_at_once(socket, encode_refusal(wire::kManage, sequence, started, false));
@@ -320,8 +364,8 @@ Status Daemon::Impl::open_management(Handshake& handshake, const HelloRequest& h
 void Daemon::Impl::wait_for_signals() {
   signals.async_wait([this](const error_code& error, int number) {
     if (error) return;
-    on_signal(number);
     wait_for_signals();
+    on_signal(number);
   });
 }
 

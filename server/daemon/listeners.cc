@@ -29,6 +29,9 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+// So many connections are accepted before those that are there already get a turn.
+constexpr int kBatch = 64;
+
 // The socket file of a dead daemon is replaced; one with a listening process is not.
 Result<Fd> listen_unix(const std::string& path) {
   sockaddr_un address{};
@@ -85,8 +88,9 @@ struct Listeners::Listener {
   }
 };
 
-Listeners::Listeners(asio::io_context& loop, OnConnection on_connection)
-    : loop_(loop), on_connection_(std::move(on_connection)) {}
+Listeners::Listeners(asio::io_context& loop, OnConnection on_connection,
+                     std::function<bool()> make_room)
+    : loop_(loop), on_connection_(std::move(on_connection)), make_room_(std::move(make_room)) {}
 
 Listeners::~Listeners() { stop(); }
 
@@ -122,14 +126,10 @@ void Listeners::wait(const std::shared_ptr<Listener>& listener) {
   listener->readable.async_wait(
       asio::posix::stream_descriptor::wait_read, [this, listener](const error_code& error) {
         if (error) return;
-        auto socket = listener->accept();
-        if (socket.ok()) {
-          std::string peer = listener->tcp ? transport::peer_name(socket->get()) : "unix";
-          on_connection_(std::move(*socket), std::move(peer));
-        } else if (socket.status().code() != StatusCode::kTimeout) {
+        if (const Status accepted = accept_some(*listener); !accepted.ok()) {
           // Out of descriptors or memory: the connection stays in the queue; come back when
           // something may have been freed.
-          log::error("event=accept-failed why=\"{}\"", socket.status().message());
+          log::error("event=accept-failed why=\"{}\"", accepted.message());
           listener->pause.expires_after(std::chrono::milliseconds(200));
           listener->pause.async_wait([this, listener](const error_code& cancelled) {
             if (!cancelled) wait(listener);
@@ -138,6 +138,21 @@ void Listeners::wait(const std::shared_ptr<Listener>& listener) {
         }
         wait(listener);
       });
+}
+
+Status Listeners::accept_some(Listener& listener) {
+  for (int i = 0; i < kBatch; ++i) {
+    auto socket = listener.accept();
+    if (socket.ok()) {
+      std::string peer = listener.tcp ? transport::peer_name(socket->get()) : "unix";
+      on_connection_(std::move(*socket), std::move(peer));
+    } else if (socket.status().code() == StatusCode::kTimeout) {
+      break;
+    } else if (!make_room_()) {
+      return socket.status();
+    }
+  }
+  return Status();
 }
 
 Status Listeners::write_ports(const std::string& path) const {

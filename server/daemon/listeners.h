@@ -20,7 +20,9 @@ class Listeners {
  public:
   // A connection and the name of its other end.
   using OnConnection = std::function<void(Fd socket, std::string peer)>;
-  Listeners(boost::asio::io_context& loop, OnConnection on_connection);
+  // `make_room`: the process has no descriptor left; whether one has become free.
+  Listeners(boost::asio::io_context& loop, OnConnection on_connection,
+            std::function<bool()> make_room);
   ~Listeners();
 
   // "host:port" (port 0: the system chooses) or a path. An address in use, a name that does not
@@ -34,8 +36,10 @@ class Listeners {
  private:
   struct Listener;
   void wait(const std::shared_ptr<Listener>& listener);
+  Status accept_some(Listener& listener);
   boost::asio::io_context& loop_;
-  OnConnection on_connection_;
+  const OnConnection on_connection_;
+  const std::function<bool()> make_room_;
   std::vector<std::shared_ptr<Listener>> listeners_;
 };
 

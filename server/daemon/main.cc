@@ -1,7 +1,9 @@
 // fargpud: flags, configuration file, and the way into the daemon.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -39,6 +41,15 @@ int exit_code(StatusCode code) {
 int fail(const Status& status) {
   std::fprintf(stderr, "fargpud: %s\n", status.message().c_str());
   return exit_code(status.code());
+}
+
+// Every connection takes a descriptor, and shells allow 1024.
+void allow_more_descriptors() {
+  constexpr rlim_t kEnough = 65536;
+  struct rlimit files {};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kEnough));
+  (void)::setrlimit(RLIMIT_NOFILE, &files);
 }
 
 std::string worker_beside_us() {
@@ -157,8 +168,10 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
                  "number of idle workers for each GPU, started ahead of sessions with an open "
                  "driver and no GPU memory. 0: a worker is started with its session")
       ->check(CLI::Range(0, 64));
-  app.add_option("--max-handshakes", c.max_handshakes,
-                 "largest number of connections before their hello");
+  app.add_option(
+      "--max-handshakes", c.max_handshakes,
+      "largest number of connections before their admission; for one more, the longest silent "
+      "one of the address with most of them leaves");
   duration("--hello-deadline", c.hello_deadline,
            "time limit for the hello of a connection, e.g. 5s");
   duration("--drain-seconds,--drain", c.drain, "how long sessions may go on after SIGTERM");
@@ -204,6 +217,7 @@ int main(int argc, char** argv) {
   if (!config.log_level.empty()) ::setenv("FARGPU_LOG", config.log_level.c_str(), 1);
   fargpu::log::configure("daemon", fargpu::log::Level::kInfo);
 
+  allow_more_descriptors();
   fargpu::server::SimSlot slot;  // held until the end
   if (!config.sim_slot && std::getenv("FARGPU_SIM_SLOT") == nullptr) {
     slot = fargpu::server::claim_sim_slot();

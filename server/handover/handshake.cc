@@ -23,18 +23,21 @@ constexpr wire::FrameLimits kHelloLimits{64u << 10, 0};
 }  // namespace
 
 Handshake::Handshake(asio::io_context& loop, Fd socket, std::string peer,
-                     std::chrono::milliseconds deadline, OnFrame on_frame,
-                     std::function<void()> on_end, Decrypt decrypt)
-    : socket_(loop, socket.release()),
+                     std::chrono::milliseconds deadline, OnFrame on_frame, OnEnd on_end,
+                     Decrypt decrypt)
+    : socket_(loop),
       timer_(loop),
       peer_(std::move(peer)),
       deadline_(deadline),
       on_frame_(std::move(on_frame)),
       on_end_(std::move(on_end)),
-      decrypt_(std::move(decrypt)) {}
+      decrypt_(std::move(decrypt)) {
+  socket_.assign(socket.get());
+  (void)socket.release();
+}
 
 Handshake::~Handshake() {
-  if (on_end_) on_end_();
+  if (on_end_) on_end_(*this);
 }
 
 void Handshake::start() {
@@ -59,7 +62,8 @@ void Handshake::look_for_tls() {
         self->timer_.cancel();
         return;
       }
-      self->socket_.assign(plain->release());
+      self->socket_.assign(plain->get());
+      (void)plain->release();
       self->encrypted_ = true;
     }
     self->read_header();
@@ -76,6 +80,7 @@ void Handshake::read_header() {
           return self->reply_and_close(
               encode_refusal(wire::kHello, self->header_.sequence, status, false));
         }
+        self->stage_ = Stage::kReading;
         self->read_body();
       });
 }
@@ -86,6 +91,7 @@ void Handshake::read_body() {
                    [self = shared_from_this()](const error_code& error, size_t) {
                      if (error) return self->close("closed in the middle of its hello");
                      self->timer_.cancel();
+                     self->stage_ = Stage::kAsked;
                      if (auto on_frame = std::exchange(self->on_frame_, nullptr)) on_frame(self);
                    });
 }
@@ -101,6 +107,7 @@ void Handshake::arm_deadline() {
 void Handshake::reply_and_close(std::vector<std::byte> frame) {
   if (!socket_.is_open()) return;
   answer_ = std::move(frame);
+  stage_ = Stage::kAnswered;
   arm_deadline();
   asio::async_write(socket_, asio::buffer(answer_),
                     [self = shared_from_this()](const error_code& error, size_t) {

@@ -27,13 +27,21 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   using OnFrame = std::function<void(std::shared_ptr<Handshake>)>;
   // Takes a connection that begins with a TLS handshake; returns the plain end of its relay.
   using Decrypt = std::function<Result<Fd>(Fd socket)>;
-  // `on_end`: the connection is closed or given away; called exactly once.
+  // Called exactly once: the connection is closed or given away.
+  using OnEnd = std::function<void(const Handshake&)>;
+  // Throws where the loop cannot watch the socket, which is closed then.
   Handshake(boost::asio::io_context& loop, Fd socket, std::string peer,
-            std::chrono::milliseconds deadline, OnFrame on_frame, std::function<void()> on_end,
+            std::chrono::milliseconds deadline, OnFrame on_frame, OnEnd on_end,
             Decrypt decrypt = nullptr);
   ~Handshake();
 
   void start();
+  // It has said nothing, or less than a header; a part of its first frame; all of it; it has been
+  // answered, and is to close.
+  enum class Stage { kSilent, kReading, kAsked, kAnswered };
+  Stage stage() const { return stage_; }
+  // Closes it without a word, to make room for others.
+  void evict() { close(nullptr); }
   const wire::FrameHeader& header() const { return header_; }
   std::span<const std::byte> body() const { return std::as_bytes(std::span(body_)); }
   const std::string& peer() const { return peer_; }
@@ -59,9 +67,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   const std::string peer_;
   const std::chrono::milliseconds deadline_;
   OnFrame on_frame_;
-  std::function<void()> on_end_;
+  const OnEnd on_end_;
   const Decrypt decrypt_;
   bool encrypted_ = false;
+  Stage stage_ = Stage::kSilent;
   wire::FrameHeader header_;
   std::vector<uint64_t> body_;
   std::vector<std::byte> answer_;

@@ -56,8 +56,9 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
     keeper_.emplace(loop_, *placement_, ids_,
                     JobKeeper::Rules{{config_.placement.max_sessions, config_.job_grace}, 0});
     begin(nullptr);
-    listeners_.emplace(loop_,
-                       [this](Fd socket, const std::string& peer) { admit(std::move(socket)); });
+    listeners_.emplace(
+        loop_, [this](Fd socket, const std::string& peer) { admit(std::move(socket)); },
+        [] { return false; });
     ASSERT_TRUE(listeners_->add(folder_path_ + "/socket").ok());
   }
   void begin(WorkersAhead* ahead) {

@@ -19,7 +19,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr int kBacklog = 128;
+// The system cuts it to net.core.somaxconn.
+constexpr int kBacklog = SOMAXCONN;
 
 // Options that Asio has no name for.
 using KeepIdle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
