@@ -235,16 +235,39 @@ std::optional<ParameterLayout> read_parameters(Words& words) {
   return std::nullopt;
 }
 
+// Behind ".entry".
+void read_kernel(Words& words, KernelLayouts& layouts) {
+  const std::string_view name = words.next();
+  if (name.empty()) return;
+  add(layouts, name, words.next() == "(" ? read_parameters(words) : ParameterLayout());
+}
+
+// Whether a word begins there, neither in a comment of one line nor in quotes.
+bool begins_word(std::string_view text, size_t at) {
+  if (at != 0 && is_name(text[at - 1])) return false;
+  const std::string_view before = text.substr(0, at);
+  const std::string_view line = before.substr(before.rfind('\n') + 1);
+  return line.find("//") == line.npos && line.find('"') == line.npos;
+}
+
+// Texts have megabytes: words are looked for, and read one by one only where there are comments of
+// several lines.
 void read_ptx(std::string_view text, KernelLayouts& layouts) {
+  constexpr std::string_view kEntry = ".entry";
+  text = text.substr(0, text.find('\0'));
   Words words(text);
   std::string_view word = words.next();
   // So does every text begin; another form is not for us.
   if (word != ".version") layouts.has_more = true;
-  for (; !word.empty(); word = words.next()) {
-    if (word != ".entry") continue;
-    const std::string_view name = words.next();
-    if (name.empty()) break;
-    add(layouts, name, words.next() == "(" ? read_parameters(words) : ParameterLayout());
+  if (text.find("/*") != text.npos) {
+    for (; !word.empty(); word = words.next())
+      if (word == kEntry) read_kernel(words, layouts);
+    return;
+  }
+  for (size_t at = text.find(kEntry); at != text.npos; at = text.find(kEntry, at + 1)) {
+    if (!begins_word(text, at)) continue;
+    Words kernel(text.substr(at));
+    if (kernel.next() == kEntry) read_kernel(kernel, layouts);
   }
 }
 

@@ -64,6 +64,21 @@ TEST(KernelLayoutsTest, VectorsAndTextsInPtx) {
   EXPECT_EQ(only(text, "k").sizes, (Numbers{1}));
 }
 
+// Without comments of several lines.
+TEST(KernelLayoutsTest, WordsThatAreNoKernelInPtx) {
+  const auto layouts = read(R"ptx(.version 8.0
+.file 1 "a .entry quoted(.param .u32 a)"
+// .entry commented(.param .u32 a)
+.visible .entry one(.param .u32 a) // .entry behind(.param .u32 a)
+{ call some.entry, (x); call %.entry; .entrydoor x(.param .u32 a); ret; }
+.entry two { ret; } .visible .entry three() .entry
+)ptx");
+  ASSERT_EQ(layouts.kernels.size(), 3u);
+  EXPECT_EQ(only(layouts, "one").sizes, (Numbers{4}));
+  EXPECT_TRUE(only(layouts, "two").sizes.empty());
+  EXPECT_TRUE(only(layouts, "three").sizes.empty());
+}
+
 TEST(KernelLayoutsTest, ParametersThatCannotBeRead) {
   for (const char* parameters :
        {".param .texref t", ".param .u32 a, .param b", ".param .u32 a[0]", ".param .u32 a[N]"}) {
