@@ -1,7 +1,9 @@
 #include "server/daemon/sessions.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -25,6 +27,17 @@ constexpr auto kLastCalls = std::chrono::seconds(1);
 // The end of a connection over a network may arrive after a call of a process that has waited for
 // the client's end.
 constexpr auto kLateEnd = std::chrono::milliseconds(5);
+
+// Of a worker that starts: with a driver that hangs it would keep its place for ever.
+constexpr auto kLongestStart = std::chrono::minutes(2);
+// The same if its client has gone, which it sees itself once its driver is open.
+constexpr auto kLongestStartForNobody = std::chrono::seconds(5);
+constexpr auto kBetweenLooks = std::chrono::seconds(1);
+
+bool has_ended(const Fd& connection) {
+  pollfd entry{connection.get(), POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) == 1;
+}
 
 bool share_a_unit(std::span<const size_t> a, std::span<const size_t> b) {
   return std::any_of(a.begin(), a.end(),
@@ -52,7 +65,8 @@ Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
       on_end_(std::move(on_end)),
       host_id_(bootstrap::host_identity()),
       processes_(processes_of(host_id_, bootstrap::pid_namespace())),
-      ended_(host.loop) {}
+      ended_(host.loop),
+      starts_timer_(host.loop) {}
 
 Status Sessions::start(const NewSession& session) {
   FARGPU_ASSIGN_OR_RETURN(StatisticsPage page, StatisticsPage::create("fargpu-statistics"));
@@ -73,7 +87,8 @@ Status Sessions::start(const NewSession& session) {
                        nullptr,
                        ConnectionJoiner(),
                        session.hello.host_id,
-                       processes_ != 0 && session.hello.process.host == processes_};
+                       processes_ != 0 && session.hello.process.host == processes_,
+                       Fd(::fcntl(session.socket, F_DUPFD_CLOEXEC, 0))};
   if (Status started = start_worker(record, session); !started.ok()) {
     log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
                id_text(session.job.id), started.message());
@@ -110,7 +125,47 @@ Status Sessions::start(const NewSession& session) {
   sessions_.emplace(id, std::move(record));
   count_neighbours();
   if (host_.ahead != nullptr && !management) host_.ahead->session_starts(id);
+  watch_starts();
   return Status();
+}
+
+void Sessions::watch_starts() {
+  if (std::exchange(watching_starts_, true)) return;
+  starts_timer_.expires_after(kBetweenLooks);
+  starts_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    watching_starts_ = false;
+    look_at_starts();
+  });
+}
+
+void Sessions::look_at_starts() {
+  const auto now = std::chrono::steady_clock::now();
+  bool starting = false;
+  for (auto& [id, session] : sessions_) {
+    if (!session.connection.valid()) continue;
+    if (has_begun(session)) {
+      session.connection.reset();
+      continue;
+    }
+    starting = true;
+    if (!has_ended(session.connection)) {
+      session.for_nobody_since.reset();
+    } else if (!session.for_nobody_since) {
+      session.for_nobody_since = now;
+    }
+    if (session.for_nobody_since && now - *session.for_nobody_since >= kLongestStartForNobody) {
+      kill_starting(session, "its client has gone, and its driver is not open");
+    } else if (now - session.since >= kLongestStart) {
+      kill_starting(session, "its driver is not open after two minutes");
+    }
+  }
+  if (starting) watch_starts();
+}
+
+void Sessions::kill_starting(const SessionRecord& session, const char* why) {
+  log::error("event=session-cut session={} calls=0 why=\"{}\"", id_text(session.id), why);
+  session.worker->signal(SIGKILL);
 }
 
 Status Sessions::start_worker(SessionRecord& record, const NewSession& session) {
@@ -276,8 +331,11 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
 
 // One that is starting has no context yet.
 bool Sessions::holds_memory(const SessionRecord& session) {
-  return !session.management &&
-         session.statistics->transport_bytes.load(std::memory_order_acquire) != 0;
+  return !session.management && has_begun(session);
+}
+
+bool Sessions::has_begun(const SessionRecord& session) {
+  return session.statistics->transport_bytes.load(std::memory_order_acquire) != 0;
 }
 
 bool Sessions::memory_comes_late(std::span<const size_t> units) const {

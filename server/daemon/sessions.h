@@ -2,6 +2,7 @@
 // event loop.
 #pragma once
 
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -46,6 +47,8 @@ struct SessionRecord {
   ConnectionJoiner joiner;  // of its further connections, if it may have some
   std::string client_host;
   bool client_seen = false;  // the worker sees the end of the client's process itself
+  Fd connection;             // a duplicate, until the worker has answered the hello
+  std::optional<std::chrono::steady_clock::time_point> for_nobody_since;  // it is found ended
 };
 
 // A client that was admitted.
@@ -119,6 +122,12 @@ class Sessions {
   // job. The asking worker's end; invalid: there is none.
   Fd connect_peers(uint64_t session, uint64_t other);
   static bool holds_memory(const SessionRecord& session);
+  // The worker has answered the hello: its driver is open.
+  static bool has_begun(const SessionRecord& session);
+  // Sessions that do not begin are killed.
+  void watch_starts();
+  void look_at_starts();
+  static void kill_starting(const SessionRecord& session, const char* why);
   // Asks the worker whether its client is there, for that wait. `again`: it is asked once more if
   // it may see the end of its client late.
   void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);
@@ -141,6 +150,8 @@ class Sessions {
   std::map<uint64_t, SessionRecord> sessions_;
   EndedClients ended_;
   std::map<size_t, std::chrono::steady_clock::time_point> last_ends_;  // of a session, by unit
+  boost::asio::steady_timer starts_timer_;
+  bool watching_starts_ = false;
 };
 
 }  // namespace fargpu::server

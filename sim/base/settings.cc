@@ -236,8 +236,8 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     const char* const text = get(name);
     if (text == nullptr) continue;
     uint64_t value = 0;
-    if (!parse_number(trim(text), &value) || value > 10000)
-      return bad_value(name, text, "a number of milliseconds from 0 to 10000");
+    if (!parse_number(trim(text), &value) || value > 600000)
+      return bad_value(name, text, "a number of milliseconds from 0 to 600000");
     *milliseconds = static_cast<int>(value);
   }
   if (const char* text = get("FARGPU_SIM_SLOT")) {

@@ -263,6 +263,19 @@ TEST(Worker, EndsWithItsDaemonsSocketWhateverItsDriverDoes) {
   std::filesystem::remove_all(folder);
 }
 
+// It must not keep a place of the server.
+TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
+  if (GetParam()) GTEST_SKIP() << "the other process has its environment from before";
+  ::setenv("FARGPU_SIM_INIT", "600000", 1);
+  start_program();
+  ::unsetenv("FARGPU_SIM_INIT");
+  const auto until = Clock::now() + seconds(7);
+  eventually([until] { return Clock::now() >= until; });
+  EXPECT_FALSE(sessions_->all().empty()) << "its client still waits";
+  program_->signal(SIGKILL);
+  EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Launchers, SessionsTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Distant" : "Children"; });
 

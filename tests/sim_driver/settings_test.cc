@@ -86,7 +86,7 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_MIG", "1"},
                                           {"FARGPU_SIM_CONTEXT_MEMORY", "all"},
                                           {"FARGPU_SIM_CONTEXT_END", "300ms"},
-                                          {"FARGPU_SIM_INIT", "10001"},
+                                          {"FARGPU_SIM_INIT", "600001"},
                                           {"FARGPU_SIM_JITTER", "1s"}}) {
     auto settings = read({{name, value}});
     ASSERT_FALSE(settings.ok()) << name;
