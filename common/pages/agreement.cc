@@ -82,6 +82,17 @@ bool is_alone(uint64_t address, const std::byte* now, const std::byte* agreed, s
   return known <= first && std::memcmp(now + word_end, agreed + word_end, last - word_end) == 0;
 }
 
+// Where a run that goes over the end of a line is divided, if it has one word at most in its first
+// line or in its last one: that may be a flag, although what lies beside it was changed as well.
+size_t end_at_line(uint64_t address, size_t at, size_t end) {
+  constexpr uint64_t kLine = LateWords::kLine;
+  const uint64_t first_end = (address + at) / kLine * kLine + kLine;
+  if (first_end >= address + end) return end;
+  if (first_end - address - at <= LateWords::kWord) return first_end - address;
+  const uint64_t last = (address + end - 1) / kLine * kLine;
+  return address + end - last <= LateWords::kWord ? last - address : end;
+}
+
 // The bytes of `theirs` that differ from the agreed ones replace those here that do not.
 void merge_changed(std::byte* here, const std::byte* agreed, const std::byte* theirs,
                    size_t bytes) {
@@ -140,6 +151,7 @@ size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, Ru
          at = first_changed(now.data(), agreed, at, bytes)) {
       size_t end = gaps == Gaps::kInside ? end_with_gaps(now.data(), agreed, at, bytes)
                                          : first_equal(now.data(), agreed, at, bytes);
+      if (late != nullptr) end = end_at_line(address_ + from, at, end);
       if (late != nullptr && is_alone(address_ + from, now.data(), agreed, at, end, known, bytes)) {
         if (late->full()) return from + at;
         late->add(address_ + from + at, end - at);

@@ -271,6 +271,18 @@ TEST_F(AgreementTest, AWordAloneInItsLineIsLate) {
   EXPECT_EQ(push(), 0u);
 }
 
+TEST_F(AgreementTest, AFlagRightBehindItsDataIsLate) {
+  constexpr size_t kLine = 8 * LateWords::kLine - 13;
+  for (size_t at = 20; at < 132; ++at) host_[kLine + at] = std::byte{1};
+  for (size_t at = 316; at < 420; ++at) host_[kLine + at] = std::byte{1};
+  RunWriter runs(1000);
+  LateWords late;
+  host_agreed_.collect(host_.data(), 0, kBytes, runs, {}, Agreement::Gaps::kNone, &late);
+  const uint64_t line = kAddress + kLine;
+  EXPECT_EQ(order_of(late), (std::vector{line + 128, line + 316}));
+  EXPECT_EQ(push(), 0u);
+}
+
 TEST_F(AgreementTest, NoWordIsDividedBetweenMessages) {
   for (auto& byte : host_) byte = std::byte{9};
   for (size_t at = 0; at < kBytes;) {
