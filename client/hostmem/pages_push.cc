@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "client/hostmem/pages.h"
+#include "common/host/memory_page.h"
 #include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
@@ -70,7 +71,8 @@ CUresult Pages::push_others(const pages::Agreement::Visit& visit) {
     // What lies behind was looked at before this change.
     if (result == CUDA_SUCCESS && until != UINT64_MAX)
       result = look_at(until, UINT64_MAX, false, visit);
-    until = changed_until_;
+    // A page may have been read in any order.
+    until = page_from(changed_until_);
   }
   for (const auto& [region, run] : closed) {
     region->gate->open(region->blocks.offset(run), region->blocks.bytes(run));

@@ -232,8 +232,12 @@ void all_of(Kind kind) {
     const Memory& data = place.apart && flag_first ? upper : lower;
     const Memory& flag = place.apart && !flag_first ? upper : lower;
     if (place.apart) flag_first = !flag_first;
-    for (const Way way : kWays)
-      judge(name, place.name, way, {case_of(place, data, flag)}, place.promised);
+    const Case at = case_of(place, data, flag);
+    // What another thread calls meanwhile may divide the data of a line.
+    const bool may_be_divided = at.flag < at.data && place.words > 1;
+    for (const Way way : kWays) {
+      judge(name, place.name, way, {at}, place.promised && !(may_be_divided && is_by_other(way)));
+    }
   }
   // Two producers, whose data and flags lie in turn.
   for (const unsigned words : {16u, 8u << 10}) {
