@@ -47,9 +47,9 @@ struct LegacyLaunch {
 struct ContextAttributes {
   const Context* context;
   uint32_t epoch;
-  FunctionAttributes values;
+  FunctionAttributes values{};
   std::array<bool, kFunctionAttributes> overridden{};  // guarded by the function's mutex
-  std::unique_ptr<ContextAttributes> next;
+  std::unique_ptr<ContextAttributes> next{};
 };
 
 struct Function final : Object {

@@ -335,8 +335,7 @@ std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionS
 }
 
 void load_at_first_use(Context& context, FunctionSettings& settings) {
-  std::atomic<bool>& used = settings.kernel != nullptr ? settings.kernel->used : settings.used;
-  if (!Driver::get().settings().lazy_loading || used.exchange(true)) return;
+  if (!Driver::get().settings().lazy_loading || !settings.begin_use()) return;
   for (const Fence& fence : context.outstanding()) fence->wait();
 }
 

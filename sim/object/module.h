@@ -43,10 +43,12 @@ struct FunctionSettings {
     return own == kNotSet && kernel != nullptr ? kernel->get(attribute) : own;
   }
   void set(CUfunction_attribute attribute, int value) { values[attribute] = value; }
+  // Whether it is the first use of the function, or of the kernel and its functions.
+  bool begin_use() { return kernel != nullptr ? kernel->begin_use() : !used.exchange(true); }
 
   const std::shared_ptr<FunctionSettings> kernel;  // null: a module's function, or a kernel
   std::array<std::atomic<int>, CU_FUNC_ATTRIBUTE_MAX> values;
-  std::atomic<bool> used{false};  // a kernel tells it for its functions
+  std::atomic<bool> used{false};
 };
 
 // The state of CUDA 3's launch interface in a function; guarded by mutex.
