@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace fargpu::client {
@@ -18,6 +19,12 @@ std::vector<std::byte> copy_of(ImageBytes image) {
 std::string text_of(const ParameterLayout& layout) {
   return fmt::format("{} parameters of {} bytes", layout.sizes.size(),
                      std::accumulate(layout.sizes.begin(), layout.sizes.end(), uint64_t{0}));
+}
+
+// As many, none of them longer.
+bool fits(const ParameterLayout& said, const ParameterLayout& own) {
+  return said.sizes.size() == own.sizes.size() &&
+         std::ranges::equal(said.sizes, own.sizes, std::less_equal<>());
 }
 
 Status differs(const std::string& kernel, const ParameterLayout& said, const std::string& own) {
@@ -63,7 +70,8 @@ Status OwnLayouts::check_locked(const std::string& kernel, const ParameterLayout
     return layout.sizes.empty() || layouts_.has_more ? Status() : differs(kernel, layout, "none");
   }
   const auto& own = found->second;
-  if (own.empty() || std::ranges::find(own, layout) != own.end()) return Status();
+  const auto takes_it = [&layout](const ParameterLayout& one) { return fits(layout, one); };
+  if (own.empty() || std::ranges::any_of(own, takes_it)) return Status();
   return differs(kernel, layout, text_of(own.front()));
 }
 

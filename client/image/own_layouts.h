@@ -26,9 +26,10 @@ class OwnLayouts {
   // others only where they may have more. kProtocol names the first kernel that is not so;
   // otherwise the image is added.
   Status add_linked(ImageBytes image);
-  // Whether the kernel may have this layout: one that the images say it has. Where they say nothing
-  // of the kernel but may have more, the answer is yes; where they have no more, it is yes for no
-  // parameters alone. kProtocol with the difference.
+  // Whether the kernel may have this layout: by it a launch reads no more than the parameters that
+  // the images say it has. Their offsets are the driver's: ptxas aligns large ones otherwise than
+  // PTX says. Where the images say nothing of the kernel but may have more, the answer is yes;
+  // where they have no more, it is yes for no parameters alone. kProtocol with the difference.
   Status check(const std::string& kernel, const ParameterLayout& layout);
 
  private:

@@ -36,6 +36,17 @@ TEST(OwnLayouts, WhatAnImageSaysHolds) {
   }
 }
 
+// ptxas puts a parameter that is aligned to 64 bytes (a CUtensorMap) at another offset than PTX
+// does, for the place of the parameters in the constant bank. Nothing more is read by that.
+TEST(OwnLayouts, OffsetsAreTheDrivers) {
+  Layouts layouts(ptx(".param .u8 c, .param .align 64 .b8 map[128]"));
+  EXPECT_TRUE(layouts.check("k", {{0, 64}, {1, 128}}).ok());
+  EXPECT_TRUE(layouts.check("k", {{0, 48}, {1, 128}}).ok());
+  EXPECT_TRUE(layouts.check("k", {{0, 64}, {1, 64}}).ok()) << "less";
+  EXPECT_FALSE(layouts.check("k", {{0, 64}, {2, 128}}).ok());
+  EXPECT_FALSE(layouts.check("k", {{0, 64}, {128, 1}}).ok());
+}
+
 TEST(OwnLayouts, AKernelThatIsNotInTheImageHasNoParameters) {
   Layouts layouts(ptx(".param .u32 a"));
   EXPECT_TRUE(layouts.check("other", kNone).ok());
