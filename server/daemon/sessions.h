@@ -48,7 +48,7 @@ struct SessionRecord {
   std::string client_host;
   bool client_seen = false;  // the worker sees the end of the client's process itself
   Fd connection;             // a duplicate, until the worker has answered the hello
-  std::optional<std::chrono::steady_clock::time_point> for_nobody_since;  // it is found ended
+  std::optional<std::chrono::steady_clock::time_point> for_nobody_since{};  // it is found ended
 };
 
 // A client that was admitted.
