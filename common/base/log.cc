@@ -6,6 +6,8 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -66,7 +68,8 @@ int usual_descriptor() {
                                                                          : STDERR_FILENO;
 }
 
-// One write(2) per line: lines of several processes that share a file or a terminal do not mix.
+// One write(2) per line, as far as it is taken at once: lines of processes that share a file or a
+// terminal do not mix.
 class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   // Writes to `file`, or to `other` if there is none.
@@ -74,6 +77,7 @@ class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::nu
 
   bool is_empty() const { return kept_.empty() && lost_ == 0; }
   void never_wait(std::function<void()> on_kept) {
+    if (waits_) open_without_waits();
     waits_ = false;
     on_kept_ = std::move(on_kept);
   }
@@ -84,11 +88,16 @@ class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::nu
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    if (!waits_) flush_();
-    if (waits_ || (is_empty() && takes_a_line())) return put({line.data(), line.size()});
-    if (kept_bytes_ + line.size() <= kMostKept) {
-      kept_.emplace_back(line.data(), line.size());
-      kept_bytes_ += line.size();
+    const std::string_view text(line.data(), line.size());
+    if (waits_) {
+      [[maybe_unused]] const ssize_t written = ::write(descriptor(), text.data(), text.size());
+      return;
+    }
+    flush_();
+    const size_t written = is_empty() ? put(text) : 0;
+    if (written == text.size()) return;
+    if (written > 0 || kept_bytes_ + text.size() <= kMostKept) {
+      keep(text.substr(written));
     } else {
       ++lost_;
     }
@@ -96,32 +105,60 @@ class DescriptorSink final : public spdlog::sinks::base_sink<spdlog::details::nu
   }
 
   void flush_() override {
-    for (; !kept_.empty() && takes_a_line(); kept_.pop_front()) {
-      put(kept_.front());
-      kept_bytes_ -= kept_.front().size();
+    while (!kept_.empty()) {
+      const size_t written = put(kept_.front());
+      kept_bytes_ -= written;
+      kept_.front().erase(0, written);
+      if (!kept_.front().empty()) return;
+      kept_.pop_front();
     }
-    if (lost_ == 0 || !kept_.empty() || !takes_a_line()) return;
+    if (lost_ == 0) return;
     const std::string text =
-        fmt::format("event=log-lines-lost lines={} why=\"nobody read the log\"", lost_);
+        fmt::format("event=log-lines-lost lines={} why=\"the log did not take them\"", lost_);
     spdlog::memory_buf_t line;
     formatter_->format({"log", spdlog::level::warn, text}, line);
-    put({line.data(), line.size()});
+    const std::string_view whole(line.data(), line.size());
+    const size_t written = put(whole);
+    if (written == 0) return;
     lost_ = 0;
+    if (written < whole.size()) keep(whole.substr(written));
+  }
+
+  void keep(std::string_view text) {
+    kept_.emplace_back(text);
+    kept_bytes_ += text.size();
+  }
+
+  // A descriptor of stderr is other processes' as well, so its flags are left alone: a pipe or a
+  // terminal is opened once more.
+  void open_without_waits() {
+    struct stat about {};
+    if (::fstat(descriptor(), &about) != 0) return;
+    is_socket_ = S_ISSOCK(about.st_mode);
+    const bool may_wait = S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode);
+    if (!may_wait || (::fcntl(descriptor(), F_GETFL) & O_NONBLOCK) != 0) return;
+    const std::string path = fmt::format("/proc/self/fd/{}", descriptor());
+    Fd again = descriptors::open_file(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY, 0);
+    if (again.valid()) file_ = std::move(again);
   }
 
   int descriptor() const { return file_.valid() ? descriptors::own(file_.get()) : other_; }
-  // A pipe or socket that poll() reports has room for a line.
-  bool takes_a_line() const {
-    pollfd entry{descriptor(), POLLOUT, 0};
-    return ::poll(&entry, 1, 0) == 1;
-  }
-  void put(std::string_view line) const {
-    [[maybe_unused]] const ssize_t written = ::write(descriptor(), line.data(), line.size());
+  // How many bytes were taken. Where a pipe or terminal could not be opened once more, it is asked
+  // before.
+  size_t put(std::string_view text) const {
+    ssize_t written = 0;
+    if (is_socket_) {
+      written = ::send(descriptor(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else {
+      pollfd entry{descriptor(), POLLOUT, 0};
+      if (::poll(&entry, 1, 0) == 1) written = ::write(descriptor(), text.data(), text.size());
+    }
+    return written > 0 ? static_cast<size_t>(written) : 0;
   }
 
-  const Fd file_;
+  Fd file_;
   const int other_;
-  bool waits_ = true;
+  bool waits_ = true, is_socket_ = false;
   std::function<void()> on_kept_;
   std::deque<std::string> kept_;
   size_t kept_bytes_ = 0;

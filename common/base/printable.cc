@@ -32,8 +32,10 @@ Character first_of(std::string_view text) {
 
 bool is_shown(uint32_t code) {
   const bool control = code < 0x20 || (code >= 0x7F && code <= 0x9F);
-  const bool direction = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-  return !control && !direction;
+  const bool direction = code == 0x61C || code == 0x200E || code == 0x200F ||
+                         (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+  const bool line_end = code == 0x2028 || code == 0x2029;
+  return !control && !direction && !line_end && code != 0xFEFF;
 }
 
 }  // namespace

@@ -21,10 +21,11 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using boost::system::error_code;
 
-// Between lines that count what was left out, and between looks at a pipe that is beyond its
-// budget.
+// Between lines that count what was left out.
 constexpr auto kPause = std::chrono::seconds(10);
-constexpr auto kRest = std::chrono::milliseconds(50);
+// What is read of a pipe at once, and the rest after a whole piece.
+constexpr size_t kPiece = 16u << 10;
+constexpr auto kRest = std::chrono::milliseconds(10);
 
 // The lines of one process. Lives until its pipe ends.
 class ProcessLines : public std::enable_shared_from_this<ProcessLines> {
@@ -45,8 +46,10 @@ class ProcessLines : public std::enable_shared_from_this<ProcessLines> {
     pipe_.async_wait(stream_descriptor::wait_read, [self = shared_from_this()](error_code error) {
       if (error) return;
       const uint64_t before = self->left_out_;
-      if (!self->read_some()) return self->finish();
-      if (self->left_out_ == before) return self->wait();
+      const size_t got = self->read_some();
+      if (got == 0) return self->finish();
+      // Who floods the pipe waits, so that reading costs little.
+      if (got < kPiece && self->left_out_ == before) return self->wait();
       self->rest_.expires_after(kRest);
       self->rest_.async_wait([self](error_code cancelled) {
         if (!cancelled) self->wait();
@@ -56,7 +59,7 @@ class ProcessLines : public std::enable_shared_from_this<ProcessLines> {
   // The process has ended: its last lines come before the line that says so.
   void finish() {
     constexpr int kMostReads = 16;  // a grandchild may hold the pipe and write on
-    for (int i = 0; i < kMostReads && read_some(); ++i) {
+    for (int i = 0; i < kMostReads && read_some() > 0; ++i) {
     }
     if (!line_.empty()) write();
     count();
@@ -67,14 +70,14 @@ class ProcessLines : public std::enable_shared_from_this<ProcessLines> {
   }
 
  private:
-  // False: there is nothing to be read now, or at the pipe's end.
-  bool read_some() {
-    if (!pipe_.is_open()) return false;
-    std::array<char, 16u << 10> bytes;
+  // How many bytes; 0: there is nothing to be read now, or at the pipe's end.
+  size_t read_some() {
+    if (!pipe_.is_open()) return 0;
+    std::array<char, kPiece> bytes;
     ssize_t got = 0;
     do got = ::read(pipe_.native_handle(), bytes.data(), bytes.size());
     while (got < 0 && errno == EINTR);
-    if (got <= 0) return false;
+    if (got <= 0) return 0;
     std::string_view text(bytes.data(), static_cast<size_t>(got));
     while (!text.empty()) {
       const size_t end = text.find('\n');
@@ -84,7 +87,7 @@ class ProcessLines : public std::enable_shared_from_this<ProcessLines> {
       text.remove_prefix(std::min(text.size(), piece.size() + 1));
       if (end != std::string_view::npos && !line_.empty()) write();
     }
-    return true;
+    return static_cast<size_t>(got);
   }
   void write() {
     const auto [level, text] = log::from_process(line_);

@@ -144,6 +144,7 @@ TEST(Printable, WhatATerminalActsOnIsShownAsNumbers) {
   // C1 controls, and marks that turn the direction of writing.
   EXPECT_EQ(printable("\u0085\u009b", 100), "\\xc2\\x85\\xc2\\x9b");
   EXPECT_EQ(printable("\u202e\u2066", 100), "\\xe2\\x80\\xae\\xe2\\x81\\xa6");
+  EXPECT_EQ(printable("\u200f\u2028\ufeff", 100), "\\xe2\\x80\\x8f\\xe2\\x80\\xa8\\xef\\xbb\\xbf");
 }
 
 TEST(Printable, WhatIsNoUtf8IsShownByteByByte) {
@@ -283,6 +284,26 @@ TEST_F(LogTest, NobodyWaitsForWhoReadsIt) {
   EXPECT_NE(line.find(fmt::format("event=log-lines-lost lines={}", kLines - next)),
             std::string::npos)
       << line;
+}
+
+// A terminal and a pipe say that there is room for a byte where there is none for a line.
+TEST_F(LogTest, NobodyWaitsForATerminalOrALongLine) {
+  ::unsetenv("FARGPU_LOG_FILE");
+  const Fd master(::posix_openpt(O_RDWR | O_NOCTTY));
+  ASSERT_TRUE(master.valid() && ::grantpt(master.get()) == 0 && ::unlockpt(master.get()) == 0);
+  const Fd terminal(::open(::ptsname(master.get()), O_WRONLY | O_NOCTTY));
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reading(ends[0]), writing(ends[1]);
+  for (const int descriptor : {terminal.get(), writing.get()}) {
+    ::setenv("FARGPU_LOG_FD", std::to_string(descriptor).c_str(), 1);
+    log::configure("test", log::Level::kInfo);
+    ::unsetenv("FARGPU_LOG_FD");
+    log::never_wait(nullptr);
+    for (int i = 0; i < 100; ++i) log::info("{}", std::string(2000, '\xff'));
+    EXPECT_FALSE(log::flush());
+    EXPECT_EQ(::fcntl(descriptor, F_GETFL) & O_NONBLOCK, 0) << "others write to it, too";
+  }
 }
 
 TEST_F(LogTest, EnvironmentSetsTheLevel) {
