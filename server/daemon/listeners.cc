@@ -84,7 +84,7 @@ struct Listeners::Listener {
     if (socket.valid()) return socket;
     if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)
       return Status(StatusCode::kTimeout, "nobody there");
-    return system_error("accept", errno);
+    return transport::accept_failed(errno);
   }
 };
 
@@ -148,7 +148,7 @@ Status Listeners::accept_some(Listener& listener) {
       on_connection_(std::move(*socket), std::move(peer));
     } else if (socket.status().code() == StatusCode::kTimeout) {
       break;
-    } else if (!make_room_()) {
+    } else if (socket.status().code() != StatusCode::kNoCapacity || !make_room_()) {
       return socket.status();
     }
   }

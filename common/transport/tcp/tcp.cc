@@ -56,6 +56,12 @@ Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoin
   return from_fd(std::move(socket), std::move(options));
 }
 
+Status accept_failed(int error_number) {
+  const Status failed = system_error("cannot accept a connection", error_number);
+  const bool no_descriptor = error_number == EMFILE || error_number == ENFILE;
+  return no_descriptor ? Status(StatusCode::kNoCapacity, failed.message()) : failed;
+}
+
 struct TcpListener::Impl {
   explicit Impl(EventFd stop_event) : stopper(std::move(stop_event)) {}
   asio::io_context context;
@@ -117,7 +123,7 @@ Result<Fd> TcpListener::accept(Deadline deadline) {
     // accept(2): the client gave up before, or that one connection had a network error.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ||
         errno == EBADF || errno == EINVAL) {
-      return system_error("cannot accept a connection", errno);
+      return accept_failed(errno);
     }
   }
 }

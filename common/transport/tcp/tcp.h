@@ -21,6 +21,9 @@ Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline);
 Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint,
                                                          StreamOptions options, Deadline deadline);
 
+// Of accept(2): kNoCapacity where no descriptor is left, else kSystem.
+Status accept_failed(int error_number);
+
 class TcpListener {
  public:
   // Binds and listens. Port 0: the system chooses (see port()); host "*": every address, IPv6 and
@@ -31,7 +34,7 @@ class TcpListener {
   ~TcpListener();
 
   // The next connection, its socket options set. kTimeout when the deadline passed, kLost after
-  // stop().
+  // stop(); as accept_failed().
   Result<Fd> accept(Deadline deadline);
   uint16_t port() const;
   // Polls readable when accept() has something to do.
