@@ -163,9 +163,10 @@ void Sessions::look_at_starts() {
   if (starting) watch_starts();
 }
 
-void Sessions::kill_starting(const SessionRecord& session, const char* why) {
+void Sessions::kill_starting(SessionRecord& session, const char* why) {
   log::error("event=session-cut session={} calls=0 why=\"{}\"", id_text(session.id), why);
   session.worker->signal(SIGKILL);
+  session.connection.reset();
 }
 
 Status Sessions::start_worker(SessionRecord& record, const NewSession& session) {

@@ -47,7 +47,7 @@ struct SessionRecord {
   ConnectionJoiner joiner;  // of its further connections, if it may have some
   std::string client_host;
   bool client_seen = false;  // the worker sees the end of the client's process itself
-  Fd connection;             // a duplicate, until the worker has answered the hello
+  Fd connection;             // a duplicate, until the worker has answered the hello or is killed
   std::optional<std::chrono::steady_clock::time_point> for_nobody_since{};  // it is found ended
 };
 
@@ -124,10 +124,10 @@ class Sessions {
   static bool holds_memory(const SessionRecord& session);
   // The worker has answered the hello: its driver is open.
   static bool has_begun(const SessionRecord& session);
-  // Sessions that do not begin are killed.
+  // Sessions that do not begin are killed, once: a process that sits in the kernel stays a while.
   void watch_starts();
   void look_at_starts();
-  static void kill_starting(const SessionRecord& session, const char* why);
+  static void kill_starting(SessionRecord& session, const char* why);
   // Asks the worker whether its client is there, for that wait. `again`: it is asked once more if
   // it may see the end of its client late.
   void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);

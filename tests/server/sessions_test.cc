@@ -30,6 +30,36 @@ using transport::Clock;
 
 constexpr auto kLimit = seconds(120);
 
+// Kills have no effect, as on a process that sits in the kernel; they are counted.
+class UnkillableLauncher final : public Launcher {
+ public:
+  explicit UnkillableLauncher(std::unique_ptr<Launcher> launcher)
+      : launcher_(std::move(launcher)) {}
+  Result<std::unique_ptr<LaunchedProcess>> start(const ProcessSetup& setup) override {
+    FARGPU_ASSIGN_OR_RETURN(auto process, launcher_->start(setup));
+    return std::unique_ptr<LaunchedProcess>(
+        std::make_unique<Unkillable>(*this, std::move(process)));
+  }
+  int kills = 0;
+  bool effect = false;  // from now on they have one
+
+ private:
+  struct Unkillable final : LaunchedProcess {
+    Unkillable(UnkillableLauncher& from, std::unique_ptr<LaunchedProcess> which)
+        : launcher(from), process(std::move(which)) {}
+    int id() const override { return process->id(); }
+    void signal(int number) override {
+      if (number == SIGKILL) ++launcher.kills;
+      if (launcher.effect) process->signal(number);
+    }
+    int end_descriptor() const override { return process->end_descriptor(); }
+    std::optional<ProcessEnd> end() override { return process->end(); }
+    UnkillableLauncher& launcher;
+    std::unique_ptr<LaunchedProcess> process;
+  };
+  const std::unique_ptr<Launcher> launcher_;
+};
+
 // A daemon without its face: admits whoever connects. Its workers are children, or those of another
 // process.
 class SessionsTest : public ::testing::TestWithParam<bool> {
@@ -266,6 +296,10 @@ TEST(Worker, EndsWithItsDaemonsSocketWhateverItsDriverDoes) {
 // It must not keep a place of the server.
 TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
   if (GetParam()) GTEST_SKIP() << "the other process has its environment from before";
+  auto unkillable = std::make_unique<UnkillableLauncher>(std::move(launcher_));
+  UnkillableLauncher& launcher = *unkillable;
+  launcher_ = std::move(unkillable);
+  begin(nullptr);
   ::setenv("FARGPU_SIM_INIT", "600000", 1);
   start_program();
   ::unsetenv("FARGPU_SIM_INIT");
@@ -273,6 +307,12 @@ TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
   eventually([until] { return Clock::now() >= until; });
   EXPECT_FALSE(sessions_->all().empty()) << "its client still waits";
   program_->signal(SIGKILL);
+  EXPECT_TRUE(eventually([&launcher] { return launcher.kills > 0; }));
+  const auto looks = Clock::now() + seconds(3);
+  eventually([looks] { return Clock::now() >= looks; });
+  EXPECT_EQ(launcher.kills, 1) << "it is killed once";
+  launcher.effect = true;
+  sessions_->kill_all(SIGKILL);
   EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
 }
 
