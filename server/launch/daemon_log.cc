@@ -20,6 +20,14 @@ std::string_view event_of(std::string_view text) {
   return text.substr(0, text.find(' '));
 }
 
+// A tenant whose sessions come and go must not hide the failure of another's.
+bool is_failed_end(std::string_view event, std::string_view text) {
+  constexpr std::string_view kHow = " how=\"";
+  if (event != "session-end") return false;
+  const size_t how = text.find(kHow);  // before any text of others
+  return how != text.npos && !text.substr(how + kHow.size()).starts_with("exited with 0\"");
+}
+
 LineBudget::Rate rate_of(std::string_view event) {
   const bool strangers = std::find(std::begin(kStrangersEvents), std::end(kStrangersEvents),
                                    event) != std::end(kStrangersEvents);
@@ -46,6 +54,7 @@ DaemonLog::~DaemonLog() {
 
 bool DaemonLog::take(std::string_view text) {
   const std::string_view name = event_of(text);
+  if (is_failed_end(name, text)) return true;
   auto event = events_.find(name);
   if (event == events_.end()) event = events_.emplace(name, Event{LineBudget(rate_of(name))}).first;
   if (event->second.budget.take()) return true;

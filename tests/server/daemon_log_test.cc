@@ -171,5 +171,18 @@ TEST_F(DaemonLogTest, EventsOfStrangersAreCounted) {
       << contents();
 }
 
+TEST_F(DaemonLogTest, AnEndThatIsWrongIsWritten) {
+  const auto end = [](int session, const char* how, const char* why) {
+    log::info(
+        "event=session-end session={} job=1 worker=1 seconds=0.1 calls=0 how=\"{}\" why=\"{}\"",
+        session, how, why);
+  };
+  for (int i = 0; i < 5000; ++i) end(i, "exited with 0", "how=\\\"exited with 3\\\"");
+  EXPECT_LT(lines_with("event=session-end"), 2000u);
+  end(99991, "exited with 3", "how=\\\"exited with 0\\\"");
+  end(99992, "was killed by signal 9 (Killed)", "none");
+  EXPECT_EQ(lines_with("session=9999"), 2u);
+}
+
 }  // namespace
 }  // namespace fargpu::server
