@@ -1,5 +1,8 @@
 #include "server/daemon/door.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 
 #include "common/base/log.h"
@@ -24,38 +27,52 @@ bool may_leave_with_relay(const Handshake& handshake) {
 
 std::string address_of(const std::string& peer) {
   if (!peer.starts_with('[')) return peer.substr(0, peer.rfind(':'));
-  // [2001:db8:1:2:...]:port; a short form is left whole, which only makes more addresses of it.
-  size_t end = 0;
-  for (int part = 0; part < 4 && end != peer.npos; ++part) end = peer.find(':', end + 1);
-  return peer.substr(0, std::min(end, peer.find(']')));
+  const std::string inside = peer.substr(1, peer.find_first_of("%]") - 1);
+  in6_addr address{};
+  if (::inet_pton(AF_INET6, inside.c_str(), &address) != 1) return inside;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    ::inet_ntop(AF_INET, &address.s6_addr[12], text, sizeof text);
+  } else {
+    std::fill_n(&address.s6_addr[8], 8, uint8_t{0});
+    ::inet_ntop(AF_INET6, &address, text, sizeof text);
+  }
+  return text;
 }
 
 bool Door::make_room() { return count_ < most_ || evict(); }
 
-bool Door::evict() { return evict_one(is_silent) || evict_one(may_leave); }
+bool Door::evict() { return evict_one(may_leave); }
 
 bool Door::make_room_for_relay() {
   ptrdiff_t relays = 0;
   for (const auto& [address, connections] : waiting_)
-    relays +=
-        std::ranges::count_if(connections, [](const Handshake* each) { return has_relay(*each); });
+    relays += std::ranges::count_if(connections,
+                                    [](const auto& each) { return has_relay(*each.second); });
   return relays < kMostRelays || evict_one(may_leave_with_relay);
 }
 
 bool Door::evict_one(const std::function<bool(const Handshake&)>& may_leave) {
-  const Connections* most = nullptr;
-  Handshake* oldest = nullptr;
+  uint32_t most = 0;
+  uint64_t since = 0;  // the first of that address
+  Handshake* leaving = nullptr;
   for (const auto& [address, connections] : waiting_) {
-    if (most != nullptr && connections.size() <= most->size()) continue;
-    const auto found =
-        std::ranges::find_if(connections, [&](const Handshake* each) { return may_leave(*each); });
-    if (found == connections.end()) continue;
-    most = &connections;
-    oldest = *found;
+    uint32_t count = 0;
+    uint64_t first = 0;
+    Handshake* one = nullptr;
+    for (const auto& [number, each] : connections) {
+      if (!may_leave(*each)) continue;
+      if (count++ == 0) first = number;
+      if (one == nullptr || (!is_silent(*one) && is_silent(*each))) one = each;
+    }
+    if (one == nullptr || count < most || (count == most && first > since)) continue;
+    most = count;
+    since = first;
+    leaving = one;
   }
-  if (oldest == nullptr) return false;
-  leave(*oldest);
-  oldest->evict();
+  if (leaving == nullptr) return false;
+  leave(*leaving);
+  leaving->evict();
   tell_of_eviction();
   return true;
 }
@@ -71,7 +88,7 @@ void Door::tell_of_eviction() {
 }
 
 void Door::enter(Handshake& handshake) {
-  waiting_[address_of(handshake.peer())].push_back(&handshake);
+  waiting_[address_of(handshake.peer())].emplace(entered_++, &handshake);
   ++count_;
 }
 
@@ -79,7 +96,7 @@ void Door::leave(const Handshake& handshake) {
   const auto found = waiting_.find(address_of(handshake.peer()));
   if (found == waiting_.end()) return;
   Connections& connections = found->second;
-  const auto here = std::ranges::find(connections, &handshake);
+  const auto here = std::ranges::find(connections, &handshake, &Connections::value_type::second);
   if (here == connections.end()) return;
   connections.erase(here);
   --count_;

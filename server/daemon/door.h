@@ -1,13 +1,13 @@
 // Door: the connections that have been accepted and not yet admitted. There are at most so many;
-// for one more than that, one leaves: of the address with most of them the one that has been silent
-// longest, or else the oldest that has been answered or has said a part of its hello. Connections
-// whose hello is being dealt with stay. On the daemon's event loop.
+// for one more than that, one leaves. Those whose hello is being dealt with stay and do not count.
+// It is one of the address with most of the others; among such addresses, of the one whose first
+// has been there longest. Of that address the one leaves that has been silent longest, or else the
+// oldest. On the daemon's event loop.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <string>
 
@@ -34,19 +34,20 @@ class Door {
   uint32_t count() const { return count_; }
 
  private:
-  using Connections = std::list<Handshake*>;  // oldest first
+  using Connections = std::map<uint64_t, Handshake*>;  // by number, oldest first
   bool evict_one(const std::function<bool(const Handshake&)>& may_leave);
   void tell_of_eviction();
 
   const uint32_t most_;
   uint32_t count_ = 0;
+  uint64_t entered_ = 0;                        // so far: numbers them
   std::map<std::string, Connections> waiting_;  // by address, without the port
   uint64_t evicted_ = 0;                        // since the last line about it
   std::chrono::steady_clock::time_point told_{};
 };
 
-// The part of a peer's name that all connections of its host have: without the port; of IPv6 the
-// first 64 bits.
+// What the names of all connections of a host have in common: the address, of IPv6 its first 64
+// bits.
 std::string address_of(const std::string& peer);
 
 }  // namespace fargpu::server

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <boost/asio/io_context.hpp>
@@ -9,12 +10,14 @@
 #include <vector>
 
 #include "common/wire/control.h"
+#include "server/daemon/listeners.h"
 
 namespace fargpu::server {
 namespace {
 
 class DoorTest : public testing::Test {
  protected:
+  explicit DoorTest(uint32_t most = 3) : door_(most) {}
   // The peer's end of a connection that has come through the door.
   Fd enter(const std::string& peer) {
     int ends[2];
@@ -26,7 +29,7 @@ class DoorTest : public testing::Test {
     const auto handshake = std::make_shared<Handshake>(
         loop_, Fd(ends[0]), peer, std::chrono::minutes(1),
         [this](const std::shared_ptr<Handshake>& asked) { asked_.push_back(asked); },
-        [this](const Handshake& left) { door_.leave(left); });
+        [this](const Handshake& left) { door_.leave(left); }, decrypt_);
     door_.enter(*handshake);
     handshake->start();
     turn();
@@ -52,9 +55,10 @@ class DoorTest : public testing::Test {
   }
 
   static constexpr size_t kHeader = sizeof(wire::FrameHeader), kAll = kHeader + 8;
-  Door door_{3};
+  Door door_;
   boost::asio::io_context loop_;
   std::vector<std::shared_ptr<Handshake>> asked_;
+  Handshake::Decrypt decrypt_;
 };
 
 TEST_F(DoorTest, TheOldestSilentOneLeaves) {
@@ -77,6 +81,41 @@ TEST_F(DoorTest, OfTheAddressThatHasMost) {
   EXPECT_FALSE(is_open(one) || is_open(two));
   say(alone, kAll);
   EXPECT_EQ(asked_.size(), 1u);
+}
+
+// A newcomer is silent for a round trip.
+TEST_F(DoorTest, HalfSentHellosOfAnAddressDoNotKeepOthersOut) {
+  std::vector<Fd> half;
+  for (int port = 1; port <= 3; ++port) {
+    half.push_back(enter("10.0.0.2:" + std::to_string(port)));
+    say(half.back(), kHeader);
+  }
+  const Fd newcomer = enter("10.0.0.1:1");
+  EXPECT_FALSE(is_open(half[0]));
+  for (int port = 4; port < 10; ++port) {
+    half.push_back(enter("10.0.0.2:" + std::to_string(port)));
+    say(half.back(), kHeader);
+  }
+  EXPECT_TRUE(is_open(newcomer));
+}
+
+TEST_F(DoorTest, OfAddressesWithEquallyManyTheOneThatCameFirst) {
+  std::vector<Fd> others;
+  for (int host = 2; host <= 4; ++host)
+    others.push_back(enter("10.0.0." + std::to_string(host) + ":1"));
+  const Fd newcomer = enter("10.0.0.1:1");
+  EXPECT_FALSE(is_open(others[0]));
+  const Fd last = enter("10.0.0.9:1");
+  EXPECT_FALSE(is_open(others[1]));
+  EXPECT_TRUE(is_open(others[2]) && is_open(newcomer) && is_open(last));
+}
+
+TEST_F(DoorTest, ThoseThatStayDoNotCount) {
+  const Fd other = enter("10.0.0.2:1"), asking = enter("10.0.0.1:1");
+  say(asking, kAll);
+  const Fd newcomer = enter("10.0.0.1:2"), last = enter("10.0.0.3:1");
+  EXPECT_FALSE(is_open(other));
+  EXPECT_TRUE(is_open(asking) && is_open(newcomer) && is_open(last));
 }
 
 TEST_F(DoorTest, WhoseHelloIsDealtWithStays) {
@@ -103,6 +142,38 @@ TEST_F(DoorTest, ThoseThatGoMakeRoom) {
   EXPECT_FALSE(door_.evict());
 }
 
+class RelaysTest : public DoorTest {
+ protected:
+  RelaysTest() : DoorTest(300) {
+    decrypt_ = [](Fd socket) {
+      char first = 0;
+      EXPECT_EQ(::recv(socket.get(), &first, 1, 0), 1);
+      return Result<Fd>(std::move(socket));
+    };
+  }
+  Fd enter_encrypted(const std::string& peer) {
+    Fd result = enter(peer);
+    EXPECT_EQ(::send(result.get(), "\x16", 1, MSG_NOSIGNAL), 1);
+    turn();
+    return result;
+  }
+};
+
+TEST_F(RelaysTest, TheSameLeave) {
+  std::vector<Fd> others;
+  for (int i = 0; i < 255; ++i)
+    others.push_back(enter_encrypted("10.1.0." + std::to_string(i) + ":1"));
+  const Fd newcomer = enter_encrypted("10.0.0.1:1"), plain = enter("10.0.0.0:1");
+  EXPECT_TRUE(door_.make_room_for_relay());
+  EXPECT_FALSE(is_open(others[0]));
+  EXPECT_TRUE(is_open(newcomer) && is_open(plain));
+  others[0] = enter_encrypted("10.1.0.255:2");
+  others.push_back(enter_encrypted("10.1.0.255:1"));
+  say(others[0], kHeader);
+  EXPECT_TRUE(door_.make_room_for_relay());
+  EXPECT_FALSE(is_open(others.back()));  // the silent one
+}
+
 TEST(AddressOf, IsTheHost) {
   EXPECT_EQ(address_of("10.1.2.3:4567"), "10.1.2.3");
   EXPECT_EQ(address_of("unix"), "unix");
@@ -111,6 +182,53 @@ TEST(AddressOf, IsTheHost) {
   EXPECT_NE(address_of("[::ffff:10.0.0.1]:80"), address_of("[::ffff:10.0.0.2]:80"));
   EXPECT_EQ(address_of("[2001:db8:1:2:3:4:5:6]:80"), address_of("[2001:db8:1:2:6:5:4:3]:80"));
   EXPECT_NE(address_of("[2001:db8:1:2:3:4:5:6]:80"), address_of("[2001:db8:1:3:3:4:5:6]:80"));
+  EXPECT_EQ(address_of("[2001:db8::1]:80"), address_of("[2001:db8:0:0:5:6:7:8]:80"));
+  EXPECT_EQ(address_of("[2001:db8::1]:80"), address_of("[2001:db8::2:0:0:1]:80"));
+  EXPECT_NE(address_of("[2001:db8::1]:80"), address_of("[2001:db8:0:1::1]:80"));
+  EXPECT_EQ(address_of("[fe80::1%eth0]:80"), address_of("[fe80::2]:80"));
+  EXPECT_EQ(address_of("[::ffff:10.0.0.1]:80"), address_of("10.0.0.1:80"));
+}
+
+class ListenersTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(listeners_.add("127.0.0.1:0").ok()); }
+  // Of this process.
+  static int listening() {
+    for (int each = 0; each < 1024; ++each) {
+      int accepts = 0;
+      socklen_t size = sizeof accepts;
+      if (::getsockopt(each, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) == 0 && accepts != 0)
+        return each;
+    }
+    return -1;
+  }
+
+  int asked_for_room_ = 0;
+  boost::asio::io_context loop_;
+  Listeners listeners_{loop_, [](const Fd&, const std::string&) {},
+                       [this] { return ++asked_for_room_ < 5; }};
+};
+
+TEST_F(ListenersTest, RoomIsMadeWithoutADescriptor) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::getsockname(listening(), name, &size), 0);
+  const Fd peer(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(peer.get(), name, size), 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{2, before.rlim_max};  // poll() needs as many as it is given
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  loop_.run_for(std::chrono::milliseconds(100));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(asked_for_room_, 5);
+}
+
+TEST_F(ListenersTest, AnotherFailureCostsNobody) {
+  ASSERT_EQ(::shutdown(listening(), SHUT_RDWR), 0);  // accept() fails: it does not listen
+  loop_.run_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(asked_for_room_, 0);
 }
 
 }  // namespace
