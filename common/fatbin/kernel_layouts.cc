@@ -166,7 +166,8 @@ class Words {
 
 std::optional<uint64_t> number(std::string_view word) {
   uint64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  const int base = word.starts_with('0') ? 8 : 10;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
   if (error != std::errc{} || end != word.data() + word.size()) return std::nullopt;
   return value;
 }
@@ -242,16 +243,14 @@ void read_kernel(Words& words, KernelLayouts& layouts) {
   add(layouts, name, words.next() == "(" ? read_parameters(words) : ParameterLayout());
 }
 
-// Whether a word begins there, neither in a comment of one line nor in quotes.
-bool begins_word(std::string_view text, size_t at) {
-  if (at != 0 && is_name(text[at - 1])) return false;
+// What stands before that place in its line.
+std::string_view line_before(std::string_view text, size_t at) {
   const std::string_view before = text.substr(0, at);
-  const std::string_view line = before.substr(before.rfind('\n') + 1);
-  return line.find("//") == line.npos && line.find('"') == line.npos;
+  return before.substr(before.rfind('\n') + 1);
 }
 
 // Texts have megabytes: words are looked for, and read one by one only where there are comments of
-// several lines.
+// several lines, or quotes before a kernel in its line.
 void read_ptx(std::string_view text, KernelLayouts& layouts) {
   constexpr std::string_view kEntry = ".entry";
   text = text.substr(0, text.find('\0'));
@@ -259,16 +258,19 @@ void read_ptx(std::string_view text, KernelLayouts& layouts) {
   std::string_view word = words.next();
   // So does every text begin; another form is not for us.
   if (word != ".version") layouts.has_more = true;
-  if (text.find("/*") != text.npos) {
-    for (; !word.empty(); word = words.next())
-      if (word == kEntry) read_kernel(words, layouts);
-    return;
-  }
-  for (size_t at = text.find(kEntry); at != text.npos; at = text.find(kEntry, at + 1)) {
-    if (!begins_word(text, at)) continue;
+  bool one_by_one = text.find("/*") != text.npos;
+  for (size_t at = text.find(kEntry); at != text.npos && !one_by_one;
+       at = text.find(kEntry, at + 1)) {
+    if (at != 0 && is_name(text[at - 1])) continue;
+    const std::string_view line = line_before(text, at);
+    one_by_one = line.find('"') != line.npos;
+    if (one_by_one || line.find("//") != line.npos) continue;
     Words kernel(text.substr(at));
     if (kernel.next() == kEntry) read_kernel(kernel, layouts);
   }
+  if (!one_by_one) return;
+  for (; !word.empty(); word = words.next())
+    if (word == kEntry) read_kernel(words, layouts);
 }
 
 void read_code(std::string_view code, KernelLayouts& layouts) {

@@ -79,9 +79,31 @@ TEST(KernelLayoutsTest, WordsThatAreNoKernelInPtx) {
   EXPECT_TRUE(only(layouts, "three").sizes.empty());
 }
 
+TEST(KernelLayoutsTest, QuotesBeforeAKernelInItsLine) {
+  const std::string quotes = R"(.entry a(.param .u64 p) { .pragma "nounroll"; ret; })";
+  for (const std::string& before : std::vector<std::string>{
+           ".version 8.0 " + quotes, ".version 8.0\n" + quotes,
+           ".version 8.0\n.entry a(.param .u64 p) {\n.pragma \"nounroll\"; ret; }",
+           ".version 8.0\n.entry a(.param .u64 p) { ret; }\n.file 1 \"//a .entry no(.param .u8 "
+           "a)\""}) {
+    const auto layouts = read(before + " .visible .entry k(.param .u32 p) { ret; }\n");
+    EXPECT_FALSE(layouts.has_more) << before;
+    ASSERT_EQ(layouts.kernels.size(), 2u) << before;
+    EXPECT_EQ(only(layouts, "a").sizes, (Numbers{8})) << before;
+    EXPECT_EQ(only(layouts, "k").sizes, (Numbers{4})) << before;
+  }
+}
+
+TEST(KernelLayoutsTest, OctalNumbersInPtx) {
+  const auto octal = read(entry(".param .align 010 .b8 a[010], .param .u32 b[02]"));
+  EXPECT_EQ(only(octal, "k").offsets, (Numbers{0, 8}));
+  EXPECT_EQ(only(octal, "k").sizes, (Numbers{8, 8}));
+}
+
 TEST(KernelLayoutsTest, ParametersThatCannotBeRead) {
   for (const char* parameters :
-       {".param .texref t", ".param .u32 a, .param b", ".param .u32 a[0]", ".param .u32 a[N]"}) {
+       {".param .texref t", ".param .u32 a, .param b", ".param .u32 a[0]", ".param .u32 a[N]",
+        ".param .u32 a[08]", ".param .u32 a[0x8]", ".param .u32 a[8U]"}) {
     const auto layouts = read(entry(parameters));
     EXPECT_FALSE(layouts.has_more) << parameters;
     EXPECT_TRUE(layouts.kernels.at("k").empty()) << parameters;
