@@ -43,13 +43,16 @@ struct LegacyLaunch {
   std::vector<std::byte> parameters;
 };
 
-// What work of a kernel finds in a context where something was set for its function.
+// What work of a kernel finds in a context where something was set for its function. Another
+// context has it when this one has ended: others may be looking at it for ever.
 struct ContextAttributes {
-  const Context* context;
-  uint32_t epoch;
+  std::atomic<uint64_t> unique_id{0};  // of the context
   FunctionAttributes values{};
-  std::array<bool, kFunctionAttributes> overridden{};  // guarded by the function's mutex
-  std::unique_ptr<ContextAttributes> next{};
+  // Guarded by the function's mutex.
+  const Context* context = nullptr;
+  std::array<bool, kFunctionAttributes> overridden{};
+
+  std::unique_ptr<ContextAttributes> next{};  // set before others see this
 };
 
 struct Function final : Object {
@@ -101,6 +104,7 @@ struct Function final : Object {
 
  private:
   static ContextAttributes* find(ContextAttributes* first, const Context& context);
+  ContextAttributes* enter(const Context& context, const FunctionAttributes& of_kernel);
 };
 
 // A module or a library.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "client/object/handle_table.h"
+#include "client/object/image_records.h"
 
 namespace fargpu::client {
 namespace {
@@ -47,6 +48,46 @@ TEST_F(ContextTest, RetiringTakesErrorsAwayAndBeginsAnEpoch) {
   table_->retire(*context, ContextState::kInactive);
   EXPECT_NE(context->epoch.load(), epoch);
   EXPECT_EQ(context->sticky.load(), CUDA_SUCCESS);
+}
+
+// Entries of ended contexts are used again: a launch looks at all of them.
+TEST_F(ContextTest, AttributesAreKeptForLivingContextsAlone) {
+  Function function;
+  const int values[kFunctionAttributes] = {1, 2};
+  const FunctionAttributes* const of_kernel = function.remember(0, values);
+  const auto begin = [this] {
+    Context* const context = table_->create(0, 0, 0);
+    table_->activate(*context, 0);
+    return context;
+  };
+  const auto in = [&function](const Context& context, size_t attribute) {
+    return (*function.in_context(context))[attribute].load();
+  };
+  Context* const primary = table_->primary(0);
+  table_->activate(*primary, 0);
+  Context* const lasting = begin();
+  function.set_in_context(*lasting, static_cast<CUfunction_attribute>(0), 7);
+  for (int i = 0; i < 100; ++i) {
+    Context* const context = begin();
+    EXPECT_EQ(function.in_context(*context), of_kernel);
+    function.set_in_context(*context, static_cast<CUfunction_attribute>(i % 2), 100 + i);
+    function.set_in_context(*primary, static_cast<CUfunction_attribute>(i % 2), 200 + i);
+    function.set_on_device(0, static_cast<CUfunction_attribute>(1 - i % 2), i);
+    for (const int attribute : {0, 1}) {
+      const bool is_own = attribute == i % 2;
+      EXPECT_EQ(in(*context, attribute), is_own ? 100 + i : i);
+      EXPECT_EQ(in(*primary, attribute), is_own ? 200 + i : i);
+    }
+    EXPECT_EQ(in(*lasting, 0), 7);
+    table_->retire(*context, ContextState::kDestroyed);
+    table_->retire(*primary, ContextState::kInactive);
+    table_->activate(*primary, 0);
+    EXPECT_EQ(function.in_context(*primary), of_kernel);
+  }
+  size_t entries = 0;
+  for (const auto* each = function.by_context.load(); each != nullptr; each = each->next.get())
+    ++entries;
+  EXPECT_EQ(entries, 3u);
 }
 
 // What was made in between, when the context could not be used, is not of the new one.
