@@ -48,7 +48,10 @@ Result<bootstrap::Conversation> ask(const Target& target, const bootstrap::Greet
 }
 
 bootstrap::Greeting greeting_of(const Target& target, uint16_t opcode) {
-  return {.opcode = opcode, .program = "fargpu", .token = target.token};
+  return {.opcode = opcode,
+          .program = "fargpu",
+          .token = target.token,
+          .why_no_token = target.why_no_token};
 }
 
 // Ignores all notices: the session is only for measuring.
@@ -167,8 +170,11 @@ Result<std::vector<Target>> targets_from_environment() {
   for (const std::string& server : *servers) {
     FARGPU_ASSIGN_OR_RETURN(auto address, bootstrap::parse_server(server));
     const std::string& token = settings.tokens.of(address);
-    targets.push_back(
-        {std::move(address), token, {settings.transport, settings.connections, settings.spin}});
+    const std::string why_none = settings.tokens.why_none(address);
+    targets.push_back({std::move(address),
+                       token,
+                       why_none,
+                       {settings.transport, settings.connections, settings.spin}});
   }
   return targets;
 }

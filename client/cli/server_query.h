@@ -78,7 +78,7 @@ struct SessionProbe {
 // FARGPU_TRANSPORT, FARGPU_TCP_CONNECTIONS, FARGPU_SPIN).
 struct Target {
   bootstrap::ServerAddress address;
-  std::string token;
+  std::string token, why_no_token;  // Tokens::of, why_none
   bootstrap::LinkWish link;
 };
 // All servers of the environment, at least one.

@@ -85,6 +85,7 @@ Result<Opened> open(const std::string& server, const std::optional<bootstrap::Jo
   const bootstrap::Greeting greeting{.opcode = wire::kHello,
                                      .program = program_invocation_short_name,
                                      .token = settings.tokens.of(address),
+                                     .why_no_token = settings.tokens.why_none(address),
                                      .cuda_version = CUDA_VERSION,
                                      .gpus = settings.gpus,
                                      .memory_bytes = settings.memory_bytes,

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace fargpu::client {
@@ -35,8 +36,23 @@ bool is_line_of_server(std::string_view line) {
   return take_word(line) == "server" && !line.empty();
 }
 
+bool is_same_word(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](unsigned char one, unsigned char other) {
+    return std::tolower(one) == std::tolower(other);
+  });
+}
+
 bool is_meant(const bootstrap::ServerAddress& named, const bootstrap::ServerAddress& server) {
-  return named.where == server.where && (!named.tls || server.tls);
+  if (named.tls && !server.tls) return false;
+  const auto* const one = std::get_if<Endpoint>(&named.where);
+  const auto* const other = std::get_if<Endpoint>(&server.where);
+  if (one == nullptr || other == nullptr) return named.where == server.where;
+  return one->port == other->port && is_same_word(one->host, other->host);
+}
+
+bool has_byte_order_mark(std::string_view text) {
+  return text.starts_with("\xef\xbb\xbf") || text.starts_with("\xff\xfe") ||
+         text.starts_with("\xfe\xff");
 }
 
 Status wrong(std::string what) { return {StatusCode::kInvalidArgument, std::move(what)}; }
@@ -54,11 +70,19 @@ Result<Tokens::Line> Tokens::parse_line(std::string_view line) {
 }
 
 Result<Tokens> Tokens::parse(std::string_view text, size_t servers) {
+  if (has_byte_order_mark(text)) return wrong("it begins with a byte order mark; save it without");
   std::vector<std::string_view> lines;
   while (!text.empty()) lines.push_back(take_line(text));
   Tokens tokens;
   if (std::ranges::none_of(lines, is_line_of_server)) {
     if (lines.empty() || lines.front().empty()) return wrong("there is no token");
+    // It may have been meant for another server.
+    std::string_view rest = lines.front();
+    if (rest.starts_with('#') || is_same_word(take_word(rest), "server")) {
+      return wrong(
+          "the first line is no token, and no line is \"server HOST:PORT TOKEN\", with server in "
+          "small letters");
+    }
     if (servers > 1) {
       return wrong(
           "there is one token and several servers: write a line \"server HOST:PORT TOKEN\" for "
@@ -83,6 +107,11 @@ const std::string& Tokens::of(const bootstrap::ServerAddress& server) const {
     if (line.server && is_meant(*line.server, server)) return line.token;
   }
   return *for_all;
+}
+
+std::string Tokens::why_none(const bootstrap::ServerAddress& server) const {
+  if (lines_.empty() || !of(server).empty()) return "";
+  return "no line of FARGPU_TOKEN or FARGPU_TOKEN_FILE is for server " + server.to_string();
 }
 
 }  // namespace fargpu::client

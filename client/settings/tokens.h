@@ -2,11 +2,14 @@
 // values.
 //
 // The text of FARGPU_TOKEN or of the file that FARGPU_TOKEN_FILE names has one of two forms. Its
-// first line is the token of the program's only server; or every line is one of
+// first line is the token of the program's only server, and begins neither with '#' nor with the
+// word server; or every line is one of
 //
 //   server HOST:PORT TOKEN       as servers are named otherwise; tls://HOST:PORT: over TLS alone
 //   server * TOKEN               of every server without a line of its own
 //   # a comment, or nothing
+//
+// The names of hosts are the same in small and in capital letters.
 #pragma once
 
 #include <optional>
@@ -28,6 +31,8 @@ class Tokens {
 
   // Empty: none is for this server.
   const std::string& of(const bootstrap::ServerAddress& server) const;
+  // For a server that asks for one; empty: there is one, or none at all.
+  std::string why_none(const bootstrap::ServerAddress& server) const;
 
  private:
   struct Line {

@@ -78,12 +78,14 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
 // A server's text: the program shows it on a terminal.
 constexpr size_t kMostRefusal = 4096;
 
-Status refusal(schema::Refusal::Reader reader) {
+Status refusal(schema::Refusal::Reader reader, const std::string& why_no_token) {
   std::string message = printable_line(reader.getMessage().cStr(), kMostRefusal);
   switch (reader.getReason()) {
     case schema::Refusal::Reason::VERSION:
       return {StatusCode::kVersion, std::move(message)};
     case schema::Refusal::Reason::TOKEN:
+      if (!why_no_token.empty()) return {StatusCode::kRefused, why_no_token};
+      [[fallthrough]];
     case schema::Refusal::Reason::JOB:
       return {StatusCode::kRefused, std::move(message)};
     case schema::Refusal::Reason::NO_CAPACITY:
@@ -102,7 +104,8 @@ Status refusal(schema::Refusal::Reader reader) {
 Result<transport::OwnedFrame> exchange(int socket, uint16_t opcode, std::span<const std::byte> body,
                                        const wire::FrameLimits& limits,
                                        transport::Deadline send_deadline,
-                                       transport::Deadline answer_deadline) {
+                                       transport::Deadline answer_deadline,
+                                       const std::string& why_no_token = {}) {
   wire::FrameHeader header;
   header.opcode = opcode;
   header.flags = wire::kWantReply;
@@ -116,7 +119,7 @@ Result<transport::OwnedFrame> exchange(int socket, uint16_t opcode, std::span<co
   if (answer.header.result == 0) return answer;
   try {
     wire::SegmentReader reader(answer.body());
-    return refusal(reader.getRoot<schema::Refusal>());
+    return refusal(reader.getRoot<schema::Refusal>(), why_no_token);
   } catch (const kj::Exception&) {
     return Status(StatusCode::kProtocol, "the server's refusal is malformed");
   }
@@ -137,7 +140,7 @@ Result<transport::OwnedFrame> greet(int socket, const Greeting& greeting,
                   "the hello is too long: look at the token and the list of devices");
   }
   return exchange(socket, greeting.opcode, slot.first(bytes), greeting.limits, send_deadline,
-                  answer_deadline);
+                  answer_deadline, greeting.why_no_token);
 }
 
 Status greet_again(int socket, const JoinGreeting& greeting, transport::Deadline deadline) {

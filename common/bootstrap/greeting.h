@@ -21,6 +21,7 @@ struct Greeting {
   std::string program{};  // for ps and logs
   int pid = 0;            // the program's, for the same; 0: this process
   std::string token{};
+  std::string why_no_token{};  // said instead of the server's words when it asks for one
   int32_t cuda_version = 0;
   uint32_t gpus = 0;
   uint64_t memory_bytes = 0;

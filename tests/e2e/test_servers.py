@@ -204,6 +204,24 @@ class Tokens(unittest.TestCase):
                 self.assertTrue(any(b"secret-one" in data for data in heard), "as was said")
                 listener.shutdown(socket.SHUT_RDWR)
 
+    def test_a_server_without_a_line_is_named(self):
+        with testing.Daemon("--token-file", self.file("one", "secret-one\n")) as a:
+            lines = "server gpu2:1 secret-two"
+            why = f"no line of FARGPU_TOKEN or FARGPU_TOKEN_FILE is for server {a.server}"
+            program = [testing.BUILD.program("two_servers"), "each"]
+            for done in (
+                self.run_true([a.server], FARGPU_TOKEN=lines),
+                fargpu("devices", "--server", a.server, FARGPU_TOKEN=lines),
+                fargpu(
+                    *("run", "--server", a.server, "--no-check", "--", *program),
+                    FARGPU_TOKEN=lines,
+                ),
+            ):
+                self.assertIn(why, done.stderr)
+            for text in (f"# {lines}", lines.capitalize(), f"\ufeff{lines}"):
+                done = self.run_true([a.server], FARGPU_TOKEN=text)
+                self.assertEqual(done.returncode, 2, done.stderr)
+
 
 class OneServerNamedTwice(unittest.TestCase):
     """A daemon has as many names as there are ways to it."""
