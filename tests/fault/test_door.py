@@ -59,7 +59,7 @@ class Door(unittest.TestCase):
     def test_silent_connections_of_another_address(self):
         count = 10000
         allow_descriptors(count + 100)
-        with testing.Daemon() as daemon, contextlib.ExitStack() as stack:
+        with testing.Daemon("--hello-deadline", "60s") as daemon, contextlib.ExitStack() as stack:
             silent = [stack.enter_context(socket.socket()) for _ in range(count)]
             for one in silent:
                 one.bind(("127.0.0.2", 0))
@@ -67,11 +67,14 @@ class Door(unittest.TestCase):
                 one.connect_ex(("127.0.0.1", daemon.port))
             answers = [status_is_answered(daemon) for _ in range(20)]
             self.assertEqual(sum(answers), 20, answers)
-            # They are there: as many as the daemon lets in.
-            open_ones = count - sum(self.has_ended(one) for one in silent)
-            self.assertLessEqual(open_ones, 1024)
-            self.assertGreater(open_ones, 500)
+            # They are there: as many as the daemon lets in. On a busy machine some come late, which
+            # the system has not taken at once.
+            testing.wait_until(lambda: self.open_ones(silent) <= 1024, "the others have left")
+            self.assertGreater(self.open_ones(silent), 500)
             self.assertIn("event=connections-evicted", daemon.log.read_text())
+
+    def open_ones(self, connections):
+        return sum(not self.has_ended(one) for one in connections)
 
     def has_ended(self, connection):
         poller = select.poll()
