@@ -27,7 +27,7 @@ bool may_leave_with_relay(const Handshake& handshake) {
 
 std::string address_of(const std::string& peer) {
   if (!peer.starts_with('[')) return peer.substr(0, peer.rfind(':'));
-  const std::string inside = peer.substr(1, peer.find_first_of("%]") - 1);
+  std::string inside = peer.substr(1, peer.find_first_of("%]") - 1);
   in6_addr address{};
   if (::inet_pton(AF_INET6, inside.c_str(), &address) != 1) return inside;
   char text[INET6_ADDRSTRLEN] = "";
