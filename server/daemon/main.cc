@@ -14,8 +14,8 @@
 #include "common/base/parse.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
-#include "server/daemon/sim_slot.h"
 #include "server/launch/child_launcher.h"
+#include "server/launch/sim_slot.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "server/daemon/sim_slot.h"
+#include "server/launch/sim_slot.h"
 
 #include <fmt/core.h>
 #include <sys/mman.h>
