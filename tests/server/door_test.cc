@@ -210,6 +210,9 @@ class ListenersTest : public testing::Test {
 };
 
 TEST_F(ListenersTest, RoomIsMadeWithoutADescriptor) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a sanitizer opens a pipe to look at an object";
+#endif
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   auto* const name = reinterpret_cast<sockaddr*>(&address);
