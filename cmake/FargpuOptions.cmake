@@ -98,8 +98,8 @@ function(fargpu_compile_alone)
 endfunction()
 
 # fargpu_compile_quickly(TARGET...): for code of which nobody waits for a microsecond, as options of
-# a command line, pages and tests. Release builds optimise it less, which takes a third less
-# processor time.
+# a command line and pages. Release builds optimise it less, which takes a third less processor
+# time.
 function(fargpu_compile_quickly)
   foreach(target IN LISTS ARGN)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -140,7 +140,6 @@ endfunction()
 function(fargpu_test name label)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE fargpu_options GTest::gtest GTest::gmock GTest::gtest_main)
-  fargpu_compile_quickly(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   fargpu_add_test(${name} ${label} 300 ${name})
 endfunction()
