@@ -15,6 +15,7 @@
 #include "server/launch/child_launcher.h"
 #include "server/launch/logged_launcher.h"
 #include "server/launch/watched_process.h"
+#include "tests/server/run_until.h"
 
 namespace fargpu::server {
 namespace {
@@ -52,12 +53,7 @@ class DaemonLogTest : public ::testing::Test {
     return count;
   }
   bool eventually(const std::function<bool()>& condition) {
-    for (const auto end = Clock::now() + kLimit; Clock::now() < end;) {
-      loop_.restart();
-      loop_.run_for(milliseconds(5));
-      if (condition()) return true;
-    }
-    return condition();
+    return run_until(loop_, kLimit, condition);
   }
   std::shared_ptr<WatchedProcess> start(const std::string& script, const std::string& name) {
     ProcessSetup setup{"/bin/sh", {"-c", script}, {}, {}, name};

@@ -20,6 +20,7 @@
 #include "server/launch/child_launcher.h"
 #include "server/placement/host_placement.h"
 #include "tests/server/distant_launcher.h"
+#include "tests/server/run_until.h"
 
 namespace fargpu::server {
 namespace {
@@ -123,12 +124,7 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
 
   // Runs the loop until it is so.
   bool eventually(const std::function<bool()>& condition) {
-    for (const auto end = Clock::now() + kLimit; Clock::now() < end;) {
-      loop_.restart();
-      loop_.run_for(milliseconds(5));
-      if (condition()) return true;
-    }
-    return condition();
+    return run_until(loop_, kLimit, condition);
   }
   void start_program(const std::vector<std::string>& options = {}) {
     int ends[2];

@@ -17,6 +17,7 @@
 
 #include "server/launch/child_launcher.h"
 #include "server/placement/host_placement.h"
+#include "tests/server/run_until.h"
 
 namespace fargpu::server {
 namespace {
@@ -93,12 +94,7 @@ class WorkersAheadTest : public ::testing::Test {
   }
   // Runs the loop until it is so.
   bool eventually(const std::function<bool()>& condition) {
-    for (const auto end = Clock::now() + kLimit; Clock::now() < end;) {
-      loop_.restart();
-      loop_.run_for(milliseconds(5));
-      if (condition()) return true;
-    }
-    return condition();
+    return run_until(loop_, kLimit, condition);
   }
   void run_for(milliseconds time) {
     const auto until = Clock::now() + time;
