@@ -45,9 +45,9 @@ using Filter = std::function<bool(std::string_view text)>;
 // From now on write() asks it about each line, and leaves out those for which it says false. None:
 // nullptr. It may log itself.
 void set_filter(const Filter* filter);
-// From now on nothing here waits for who reads the log: what it does not take is kept, up to 256
-// KiB, and counted beyond that; a line says how many are lost. `on_kept` is called for each line
-// that is kept or lost, from a thread that logs, and must not log.
+// From now on no thread waits for the reader of the log: lines that do not fit are kept, up to 256
+// KiB, and counted beyond that; a line gives the number of lost lines. `on_kept` is called for each
+// line that is kept or lost, from a thread that logs, and must not log.
 void never_wait(std::function<void()> on_kept);
 // Writes what was kept, as far as that is possible now. False: there is something left.
 bool flush();

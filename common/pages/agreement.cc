@@ -83,7 +83,8 @@ bool is_alone(uint64_t address, const std::byte* now, const std::byte* agreed, s
 }
 
 // Where a run that goes over the end of a line is divided, if it has one word at most in its first
-// line or in its last one: that may be a flag, although what lies beside it was changed as well.
+// line or in its last one: that word may be a flag, although its neighbours in the other line were
+// changed as well.
 size_t end_at_line(uint64_t address, size_t at, size_t end) {
   constexpr uint64_t kLine = LateWords::kLine;
   const uint64_t first_end = (address + at) / kLine * kLine + kLine;

@@ -1,8 +1,8 @@
 // DaemonLog: while it lives, the log of this process is a daemon's. Of each event only so many
 // lines are written, since clients and strangers cause them; the others are counted, and a line
-// says so; ends of sessions that failed are all written. Nothing waits for who reads the log: lines
-// that are kept meanwhile are tried again once a second. One at a time; on the daemon's event loop,
-// whose thread writes all lines.
+// gives their number; ends of sessions that failed are all written. The daemon does not wait for
+// the reader of the log: lines that are kept meanwhile are tried again once a second. One at a
+// time; on the daemon's event loop, whose thread writes all lines.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
