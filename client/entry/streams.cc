@@ -107,19 +107,18 @@ HostTurns::Of order_of(const ResolvedStream& stream) {
 
 std::shared_ptr<void> add_turns(Session& session, CUstream stream, const ResolvedStream& resolved,
                                 unsigned functions) {
+  if (!session.observers.any(Observers::kFunctionsEver))
+    session.observers.add(Observers::kFunctionsEver);
   const HostTurns::Of of = order_of(resolved);
-  std::shared_ptr<StreamState> legacy;  // that may have work which the functions are beside
-  if (const Context* const own = context_of(stream); of == HostTurns::Of::kBlocking &&
-                                                     own != nullptr &&
-                                                     own->legacy_stream->queue.may_have_work()) {
-    legacy = own->legacy_stream;
+  const Context* const own = of == HostTurns::Of::kBlocking ? context_of(stream) : nullptr;
+  const auto beside_legacy_work = [&, legacy = own == nullptr ? nullptr : own->legacy_stream] {
+    if (legacy == nullptr || !legacy->queue.may_have_work()) return false;
     // Nobody may have waited for it. In front of the functions: it would be behind them.
     session.queue_marks.follow(StreamState::queue_of(legacy), {own->wire_id, kLegacyStreamId});
-  }
-  return session.host_turns.add(
-      StreamState::turns_of(*resolved.state), of, functions,
-      [&] { return legacy != nullptr && legacy->queue.may_have_work(); },
-      [&] { return session.lost.load(); });
+    return legacy->queue.may_have_work();
+  };
+  return session.host_turns.add(StreamState::turns_of(*resolved.state), of, functions,
+                                beside_legacy_work, [&] { return session.lost.load(); });
 }
 
 CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {

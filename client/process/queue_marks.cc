@@ -24,7 +24,9 @@ bool QueueMarks::wait_until(const std::function<bool()>& seen) {
 
 void QueueMarks::wait(const std::shared_ptr<StreamQueue>& queue, uint32_t position, uint32_t places,
                       const Stream& stream) {
-  const uint32_t sent = position - places;  // what a mark covers
+  uint32_t sent = position - places;  // what a mark covers
+  const uint32_t covered = queue->covered_position();
+  if (StreamQueue::distance(covered, sent) > 0) sent = covered;
   uint64_t ticket = 0;
   {
     std::lock_guard lock(queue->mutex_);
@@ -47,7 +49,7 @@ void QueueMarks::follow(const std::shared_ptr<StreamQueue>& queue, const Stream&
   uint64_t ticket = 0;
   {
     std::lock_guard lock(queue->mutex_);
-    const uint32_t sent = queue->position();
+    const uint32_t sent = queue->covered_position();
     if (StreamQueue::distance(queue->marked_, sent) <= 0) return;
     queue->marked_ = sent;
     ticket = add(queue, sent);

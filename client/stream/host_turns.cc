@@ -58,11 +58,15 @@ std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsig
                                      const Lost& lost) {
   Share& share = *stream;
   auto turns = std::make_shared<Turns>(*this, std::move(stream), of);
+  bool beside = beside_legacy_work();
   Lock lock(mutex_);
-  if (beside_legacy_work()) {
-    wait(lock, share, functions, [&] { return !beside_legacy_work() || lost(); });
-    if (beside_legacy_work()) turns->take(functions);
+  while (beside && is_full(share, functions) && !lost()) {
+    wait_for_fewer(lock);
+    lock.unlock();
+    beside = beside_legacy_work();
+    lock.lock();
   }
+  if (beside) turns->take(functions);
   return turns;
 }
 
@@ -71,15 +75,20 @@ void HostTurns::has_entered(const std::shared_ptr<void>& functions, unsigned tur
   static_cast<Turns*>(functions.get())->begin_last(turns);
 }
 
-// Until there is room or `enough`. A stream without turns may go on: it may do what a function of
-// another stream waits for.
+// A stream without turns may go on: it may do what a function of another stream waits for.
+bool HostTurns::is_full(const Share& stream, unsigned turns) const {
+  return taken_ + turns > kMost && (stream.taken > 0 || taken_ >= kMostOfAll);
+}
+
+void HostTurns::wait_for_fewer(Lock& lock) {
+  constexpr std::chrono::milliseconds kLook{20};  // for what nobody notifies
+  fewer_.wait_for(lock, kLook);
+}
+
+// Until there is room or `enough`.
 void HostTurns::wait(Lock& lock, const Share& stream, unsigned turns,
                      const std::function<bool()>& enough) {
-  constexpr std::chrono::milliseconds kLook{20};  // for what nobody notifies
-  const auto is_full = [&] {
-    return taken_ + turns > kMost && (stream.taken > 0 || taken_ >= kMostOfAll);
-  };
-  while (is_full() && !enough()) fewer_.wait_for(lock, kLook);
+  while (is_full(stream, turns) && !enough()) wait_for_fewer(lock);
 }
 
 std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,

@@ -49,8 +49,9 @@ class HostTurns {
 
   using Lost = std::function<bool()>;
   // Before `functions` enter the stream one behind the other; `beside_legacy_work`: the stream is
-  // blocking, and work of the legacy stream may not have ended. The result must live until the
-  // functions have run, and must be passed to has_entered() when they are in the stream.
+  // blocking, and work of the legacy stream may not have ended; called without a lock, again while
+  // this waits. The result must live until the functions have run, and must be passed to
+  // has_entered() when they are in the stream.
   std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
                             const std::function<bool()>& beside_legacy_work, const Lost& lost);
   // Device work that comes right behind them takes so many `turns`.
@@ -65,6 +66,8 @@ class HostTurns {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  bool is_full(const Share& stream, unsigned turns) const;
+  void wait_for_fewer(Lock& lock);
   void wait(Lock& lock, const Share& stream, unsigned turns, const std::function<bool()>& enough);
   // The stream's last function has work behind it.
   void take_last(Lock& lock, Share& stream, const Lost& lost);

@@ -36,6 +36,8 @@ class Observers {
     kMovedMemory = 1 << 11,
     // Owner: ManagedMemory.
     kManagedMemory = 1 << 7,
+    // A function of the application was put into a stream, ever.
+    kFunctionsEver = 1 << 12,
     // A wait for a value in memory was put into a stream, ever, or is being put there.
     kValueWaits = 1 << 8 | Set{0xffff} << 16,
     // Memory or an event was given to other processes or is theirs, ever, or is being given.

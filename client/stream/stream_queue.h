@@ -38,19 +38,26 @@ class StreamQueue {
   // To be called before each operation. False: call QueueMarks::wait_for_place() first.
   bool take() {
     const uint32_t sent = sent_.load(std::memory_order_relaxed) + 1;
-    sent_.store(sent, std::memory_order_relaxed);
+    sent_.store(sent, std::memory_order_release);
     return distance(limit_.load(std::memory_order_relaxed), sent) <= 0;
   }
   // Before an operation that takes several places, instead, and before take(): all but one, which
   // take() counts. False: call QueueMarks::wait_for_places() first. At most kMost places.
   bool take_ahead(uint32_t places) {
     const uint32_t sent = sent_.load(std::memory_order_relaxed) + places - 1;
-    sent_.store(sent, std::memory_order_relaxed);
+    sent_.store(sent, std::memory_order_release);
     return distance(limit_.load(std::memory_order_relaxed), sent + 1) <= 0;
   }
-  // position(): how many operations were submitted. done(position): a synchronisation has shown
-  // that so many are finished.
-  uint32_t position() const { return sent_.load(std::memory_order_relaxed); }
+  // Around take() and the sending of the operation: until then no mark covers it.
+  void begin_sending() { being_sent_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_sending() { being_sent_.fetch_sub(1, std::memory_order_release); }
+  // position(): how many operations were counted; covered_position(): how many of them lie in front
+  // of what is sent now. done(position): a synchronisation has shown that so many are finished.
+  uint32_t position() const { return sent_.load(std::memory_order_acquire); }
+  uint32_t covered_position() const {
+    const uint32_t counted = position();
+    return counted - being_sent_.load(std::memory_order_acquire);
+  }
   // Whether submitted work may be unfinished.
   bool may_have_work() const {
     return distance(reached_.load(std::memory_order_acquire), position()) > 0;
@@ -71,6 +78,7 @@ class StreamQueue {
 
   // Positions count operations, modulo 2^32.
   std::atomic<uint32_t> sent_{0};
+  std::atomic<uint32_t> being_sent_{0};  // of them, where somebody asks
   std::atomic<uint32_t> limit_{kStep};  // up to here no mark is needed
   std::atomic<uint32_t> reached_{0};    // the last position that the worker has reported
   std::mutex reach_mutex_;              // orders the writers of reached_; taken last

@@ -38,18 +38,6 @@ thread_local const Session* covered = nullptr;
       places);
 }
 
-// A place in the driver's queue, for work that is about to be sent in `context` (wire id). May wait
-// until the GPU has got on with the stream (stream_queue.h), and while functions of the application
-// hold streams (queue_limit.h).
-void take_place(Session& session, uint16_t context, CUstream stream,
-                const ResolvedStream& resolved) {
-  if (resolved.state == nullptr) return;
-  if (!(*resolved.state)->queue.take()) [[unlikely]]
-    wait_for_room(session, stream, resolved);
-  if (session.observers.any(Observers::kHeldStreams)) [[unlikely]]
-    wait_behind_host_functions(session, context, resolved, 1);
-}
-
 // Before that, for work that takes several places: all but the one that take_place() takes.
 void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
                        uint32_t places) {
@@ -75,7 +63,21 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
   if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kManagedMemory)) [[unlikely]]
     use_managed_memory();
   if ((needs & kQueuePlace) != 0 && result_ == CUDA_SUCCESS)
-    take_place(session, context, stream, resolved);
+    take_place(context, stream, resolved);
+}
+
+// A place in the driver's queue, for work that is about to be sent in `context` (wire id). May wait
+// until the GPU has got on with the stream (stream_queue.h), and while functions of the application
+// hold streams (queue_limit.h).
+void Submission::take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved) {
+  if (resolved.state == nullptr) return;
+  in_legacy_stream_ = resolved.id == kLegacyStreamId;
+  if (in_legacy_stream_ && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
+    begin_sending(resolved);
+  if (!(*resolved.state)->queue.take()) [[unlikely]]
+    wait_for_room(session_, stream, resolved);
+  if (session_.observers.any(Observers::kHeldStreams)) [[unlikely]]
+    wait_behind_host_functions(session_, context, resolved, 1);
 }
 
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
@@ -102,6 +104,20 @@ Submission::Submission(Session& session, CUstream stream) : session_(session) {
 Submission::Submission(Session& session) : session_(session) {
   if (session.observers.any(Observers::kMirrors)) [[unlikely]]
     use_host_memory();
+}
+
+// Functions count turns while the legacy stream may have work (add_turns), so nobody may take for
+// done what is not sent yet.
+void Submission::begin_sending(const ResolvedStream& resolved) {
+  sending_ = *resolved.state;
+  sending_->queue.begin_sending();
+}
+
+void Submission::end_sending() {
+  if (sending_ != nullptr) return sending_->queue.end_sending();
+  // The first function came meanwhile, and with it a mark, perhaps: the work is counted once more.
+  if (const Context* const own = named_current(); own != nullptr)
+    (void)own->legacy_stream->queue.take();
 }
 
 void Submission::use_host_memory() {
@@ -150,7 +166,7 @@ Synchronisation::Synchronisation(Session& session, uint16_t context, Of of, CUst
     stream_ = resolved.id;
     if (resolved.state != nullptr) state_ = *resolved.state;
   }
-  if (state_ != nullptr) position_ = state_->queue.position();
+  if (state_ != nullptr) position_ = state_->queue.covered_position();
 }
 
 CUresult Synchronisation::finish() {

@@ -23,6 +23,8 @@
 
 namespace fargpu::client {
 
+struct ResolvedStream;
+
 // Work on its way into a stream. There is no other way in. What a captured stream is given does not
 // come here: it became a node of a graph in the entry (client/call/capture.h).
 //
@@ -48,6 +50,8 @@ class Submission {
       end_use();
     if (managed_) [[unlikely]]
       end_managed_use();
+    if (in_legacy_stream_ && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
+      end_sending();
   }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
@@ -58,6 +62,9 @@ class Submission {
   uint64_t stream() const { return stream_; }
 
  private:
+  void take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved);
+  void begin_sending(const ResolvedStream& resolved);
+  void end_sending();
   void use_host_memory();
   void use_host_memory(CUstream stream);
   void end_use();
@@ -69,7 +76,9 @@ class Submission {
   bool counted_ = false;
   bool managed_ = false;
   bool covers_ = false;
+  bool in_legacy_stream_ = false;  // and has a place
   uint64_t stream_ = 0;
+  std::shared_ptr<StreamState> sending_;  // in which the work is counted as being sent
 };
 
 // Sends work: `message(stream)` is given the stream's id on the wire.

@@ -185,6 +185,16 @@ void Exec::put_on_device(std::shared_ptr<const Plan> plan) {
   on_device_ = std::move(plan);
 }
 
+namespace {
+
+// The nodes of a child graph stand in the plan beside the child itself.
+bool takes_nothing(const Step& step) {
+  return !step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY ||
+         step.operation->type() == CU_GRAPH_NODE_TYPE_GRAPH;
+}
+
+}  // namespace
+
 // What a launch takes of the stream's queue, as counted on an H200 (driver 580): a place for each
 // node, and one for a chain of kernels and copies inside the device; what does not depend on each
 // other is spread over queues.
@@ -199,8 +209,7 @@ size_t Exec::places_of(const Plan& plan) {
   }
   size_t places = 0;
   for (const Step& step : plan.steps) {
-    if (!step.operation || is(step, CU_GRAPH_NODE_TYPE_EMPTY) || is(step, CU_GRAPH_NODE_TYPE_HOST))
-      continue;
+    if (takes_nothing(step) || is(step, CU_GRAPH_NODE_TYPE_HOST)) continue;
     const auto joins = [](const Step& one) {
       return one.operation && one.operation->joins_chains();
     };
@@ -215,7 +224,7 @@ GraphFunctions Exec::functions_of(const Plan& plan) {
   GraphFunctions functions{
       .alone = true, .side_by_side = plan.lanes > 1, .kernels_alone = !plan.steps.empty()};
   for (const Step& step : plan.steps) {
-    if (!step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY) continue;
+    if (takes_nothing(step)) continue;
     const CUgraphNodeType type = step.operation->type();
     if (type == CU_GRAPH_NODE_TYPE_HOST)
       ++functions.count;
