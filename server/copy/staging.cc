@@ -20,9 +20,7 @@ size_t class_bytes(unsigned size_class) { return StagingPool::kSmallest << size_
 
 }  // namespace
 
-StagingBlock::~StagingBlock() {
-  if (pool_ != nullptr) pool_->give_back(*memory_);
-}
+void StagingBlock::give_back() { pool_->give_back(*memory_); }
 
 std::span<std::byte> StagingBlock::whole() const {
   return {memory_->base, class_bytes(memory_->size_class)};

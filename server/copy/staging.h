@@ -53,7 +53,9 @@ class StagingBlock {
     swap(moved);
     return *this;
   }
-  ~StagingBlock();
+  ~StagingBlock() {
+    if (pool_ != nullptr) give_back();
+  }
   // The bytes asked for; the block itself may be larger.
   std::span<std::byte> bytes() const {
     return {memory_ == nullptr ? nullptr : memory_->base, size_};
@@ -67,6 +69,7 @@ class StagingBlock {
 
  private:
   friend class StagingPool;
+  void give_back();
   void swap(StagingBlock& other) noexcept {
     std::swap(pool_, other.pool_);
     std::swap(memory_, other.memory_);

@@ -73,7 +73,10 @@ class SessionWorker final : public Worker {
   // The executor fills in `calls` and its own fields.
   WorkerReport report();
   // After a frame: releases bulk memory that its handler did not take.
-  void drop_bulk() { parts_.bulk = StagingBlock(); }
+  void drop_bulk() {
+    if (parts_.bulk) [[unlikely]]
+      parts_.bulk = StagingBlock();
+  }
 
  private:
   SessionParts parts_;
