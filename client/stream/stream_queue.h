@@ -8,7 +8,7 @@
 // when they are done (client/process/queue_marks.h).
 //
 // take() costs a comparison more than a count. Any thread; threads that use one stream at the same
-// time may lose a few counts.
+// time may lose counts, unless all of them count exactly.
 #pragma once
 
 #include <atomic>
@@ -36,16 +36,14 @@ class StreamQueue {
       : sent_(first), limit_(first + kStep), reached_(first), marked_(first) {}
 
   // To be called before each operation. False: call QueueMarks::wait_for_place() first.
-  bool take() {
-    const uint32_t sent = sent_.load(std::memory_order_relaxed) + 1;
-    sent_.store(sent, std::memory_order_release);
+  bool take(bool exactly = false) {
+    const uint32_t sent = count(1, exactly);
     return distance(limit_.load(std::memory_order_relaxed), sent) <= 0;
   }
   // Before an operation that takes several places, instead, and before take(): all but one, which
   // take() counts. False: call QueueMarks::wait_for_places() first. At most kMost places.
-  bool take_ahead(uint32_t places) {
-    const uint32_t sent = sent_.load(std::memory_order_relaxed) + places - 1;
-    sent_.store(sent, std::memory_order_release);
+  bool take_ahead(uint32_t places, bool exactly) {
+    const uint32_t sent = count(places - 1, exactly);
     return distance(limit_.load(std::memory_order_relaxed), sent + 1) <= 0;
   }
   // Around take() and the sending of the operation: until then no mark covers it.
@@ -68,6 +66,12 @@ class StreamQueue {
 
  private:
   friend class QueueMarks;
+  uint32_t count(uint32_t places, bool exactly) {
+    if (exactly) return sent_.fetch_add(places, std::memory_order_acq_rel) + places;
+    const uint32_t sent = sent_.load(std::memory_order_relaxed) + places;
+    sent_.store(sent, std::memory_order_release);
+    return sent;
+  }
   void reach(uint32_t position);        // with reach_mutex_ held
   void set_limit();                     // with mutex_ held
   void raise_limit(uint32_t position);  // likewise, to this at least
@@ -79,9 +83,9 @@ class StreamQueue {
   // Positions count operations, modulo 2^32.
   std::atomic<uint32_t> sent_{0};
   std::atomic<uint32_t> being_sent_{0};  // of them, where somebody asks
-  std::atomic<uint32_t> limit_{kStep};  // up to here no mark is needed
-  std::atomic<uint32_t> reached_{0};    // the last position that the worker has reported
-  std::mutex reach_mutex_;              // orders the writers of reached_; taken last
+  std::atomic<uint32_t> limit_{kStep};   // up to here no mark is needed
+  std::atomic<uint32_t> reached_{0};     // the last position that the worker has reported
+  std::mutex reach_mutex_;               // orders the writers of reached_; taken last
   std::mutex mutex_;
   uint32_t marked_ = 0;  // the last position that the worker was asked for; guarded by mutex_
 };

@@ -42,7 +42,8 @@ thread_local const Session* covered = nullptr;
 void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& resolved,
                        uint32_t places) {
   if (resolved.state == nullptr) return;
-  if (!(*resolved.state)->queue.take_ahead(places))
+  const bool exactly = session.observers.any(Observers::kFunctionsEver);
+  if (!(*resolved.state)->queue.take_ahead(places, exactly))
     session.queue_marks.wait_for_places(StreamState::queue_of(*resolved.state), places,
                                         {stream_context_id(stream), resolved.id});
   if (session.observers.any(Observers::kHeldStreams))
@@ -62,8 +63,7 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
   stream_ = resolved.id;
   if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kManagedMemory)) [[unlikely]]
     use_managed_memory();
-  if ((needs & kQueuePlace) != 0 && result_ == CUDA_SUCCESS)
-    take_place(context, stream, resolved);
+  if ((needs & kQueuePlace) != 0 && result_ == CUDA_SUCCESS) take_place(context, stream, resolved);
 }
 
 // A place in the driver's queue, for work that is about to be sent in `context` (wire id). May wait
@@ -74,7 +74,7 @@ void Submission::take_place(uint16_t context, CUstream stream, const ResolvedStr
   in_legacy_stream_ = resolved.id == kLegacyStreamId;
   if (in_legacy_stream_ && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
     begin_sending(resolved);
-  if (!(*resolved.state)->queue.take()) [[unlikely]]
+  if (!(*resolved.state)->queue.take(sending_ != nullptr)) [[unlikely]]
     wait_for_room(session_, stream, resolved);
   if (session_.observers.any(Observers::kHeldStreams)) [[unlikely]]
     wait_behind_host_functions(session_, context, resolved, 1);
@@ -117,7 +117,7 @@ void Submission::end_sending() {
   if (sending_ != nullptr) return sending_->queue.end_sending();
   // The first function came meanwhile, and with it a mark, perhaps: the work is counted once more.
   if (const Context* const own = named_current(); own != nullptr)
-    (void)own->legacy_stream->queue.take();
+    (void)own->legacy_stream->queue.take(/*exactly=*/true);
 }
 
 void Submission::use_host_memory() {

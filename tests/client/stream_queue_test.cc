@@ -70,7 +70,8 @@ class StreamQueueTest : public testing::Test {
   }
   // One operation that takes several places.
   void submit_large(uint32_t places) {
-    if (!queue_->take_ahead(places)) marks_.wait_for_places(queue_, places, MarkedWorker::kStream);
+    if (!queue_->take_ahead(places, /*exactly=*/false))
+      marks_.wait_for_places(queue_, places, MarkedWorker::kStream);
     submit(1);
   }
   void reach(uint64_t ticket) {
@@ -152,6 +153,47 @@ TEST_F(StreamQueueTest, AMarkCoversOnlyWhatWasSent) {
   // Of the second one nothing is known.
   submit(StreamQueue::kMost - 600);
   EXPECT_TRUE(waits_at_last());
+}
+
+TEST_F(StreamQueueTest, AMarkDoesNotCoverWhatIsBeingSent) {
+  submit(3);
+  queue_->begin_sending();
+  (void)queue_->take(/*exactly=*/true);
+  EXPECT_EQ(queue_->position(), 4u);
+  EXPECT_EQ(queue_->covered_position(), 3u);
+  marks_.follow(queue_, MarkedWorker::kStream);
+  reach(worker_.asked().at(0));
+  EXPECT_TRUE(queue_->may_have_work());
+  marks_.follow(queue_, MarkedWorker::kStream);
+  EXPECT_EQ(worker_.asked().size(), 1u);  // nothing more was sent
+  queue_->end_sending();
+  marks_.follow(queue_, MarkedWorker::kStream);
+  reach(worker_.asked().at(1));
+  EXPECT_FALSE(queue_->may_have_work());
+}
+
+TEST_F(StreamQueueTest, AMarkForAPlaceDoesNotCoverWhatAnotherThreadSends) {
+  submit(StreamQueue::kStep - 1);
+  queue_->begin_sending();
+  (void)queue_->take();
+  submit(1);  // asks for a mark
+  ASSERT_EQ(worker_.asked().size(), 1u);
+  queue_->end_sending();
+  queue_->done(queue_->position() - 2);
+  reach(worker_.asked().at(0));
+  EXPECT_TRUE(queue_->may_have_work());
+}
+
+TEST_F(StreamQueueTest, NoCountIsLostWhereAllCountExactly) {
+  constexpr uint32_t kThreads = 4, kCounts = 20000;
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (uint32_t count = 0; count < kCounts; ++count) (void)queue_->take(/*exactly=*/true);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(queue_->position(), kThreads * kCounts);
 }
 
 TEST_F(StreamQueueTest, AnOperationOfAllPlacesWaitsForAnEmptyQueue) {
