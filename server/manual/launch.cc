@@ -117,17 +117,41 @@ Status clusters(Worker& worker, const Request& request, const Arguments& given, 
 
 }  // namespace
 
+namespace {
+
+// A client has one handle for a kernel and its functions. What is launched may be a kernel; what is
+// set must be its function in the context.
+template <typename Given>
+CUresult use_function(const DriverTable& driver, Given& given) {
+  if (rpc::handle_kind(given.hfunc_id) != rpc::HandleKind::kKernel) return CUDA_SUCCESS;
+  if (driver.cuKernelGetFunction == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return driver.cuKernelGetFunction(&given.hfunc, reinterpret_cast<CUkernel>(given.hfunc));
+}
+
+}  // namespace
+
 Status manual_cuFuncSetAttribute(Worker& worker, const Request& request) {
-  return decode_cuFuncSetAttribute(worker, request, [&](const auto& given) -> Status {
+  return decode_cuFuncSetAttribute(worker, request, [&](auto given) -> Status {
     const DriverTable& driver = worker.driver();
-    CUfunction function = given.hfunc;
-    // A kernel stands for its function in the context.
-    if (rpc::handle_kind(given.hfunc_id) == rpc::HandleKind::kKernel) {
-      FARGPU_NEEDS_DRIVER(cuKernelGetFunction);
-      FARGPU_ANSWER_UNLESS_SUCCESS(
-          driver.cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(given.hfunc)));
-    }
-    return answer(worker, request, driver.cuFuncSetAttribute(function, given.attrib, given.value));
+    FARGPU_ANSWER_UNLESS_SUCCESS(use_function(driver, given));
+    return answer(worker, request,
+                  driver.cuFuncSetAttribute(given.hfunc, given.attrib, given.value));
+  });
+}
+
+Status manual_cuFuncSetCacheConfig(Worker& worker, const Request& request) {
+  return decode_cuFuncSetCacheConfig(worker, request, [&](auto given) -> Status {
+    const DriverTable& driver = worker.driver();
+    FARGPU_ANSWER_UNLESS_SUCCESS(use_function(driver, given));
+    return answer(worker, request, driver.cuFuncSetCacheConfig(given.hfunc, given.config));
+  });
+}
+
+Status manual_cuFuncSetSharedMemConfig(Worker& worker, const Request& request) {
+  return decode_cuFuncSetSharedMemConfig(worker, request, [&](auto given) -> Status {
+    const DriverTable& driver = worker.driver();
+    FARGPU_ANSWER_UNLESS_SUCCESS(use_function(driver, given));
+    return answer(worker, request, driver.cuFuncSetSharedMemConfig(given.hfunc, given.config));
   });
 }
 

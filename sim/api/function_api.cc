@@ -24,6 +24,15 @@ template <typename Body>
 CUresult with_function(CUfunction handle, Body&& body) {
   return with_function_in(handle, handle, std::forward<Body>(body));
 }
+// For what is set for a function. A kernel, which is launched as one, is refused (an H200 with
+// driver 580).
+template <typename Body>
+CUresult with_own_function(CUfunction handle, Body&& body) {
+  return with_function(handle, [&](Context& context, const LaunchTarget& target) -> CUresult {
+    if (Driver::get().registry().find<Kernel>(handle)) return CUDA_ERROR_INVALID_HANDLE;
+    return body(context, target);
+  });
+}
 // For questions about occupancy, which need a current context.
 template <typename Body>
 CUresult with_current_function(CUfunction handle, Body&& body) {
@@ -52,14 +61,14 @@ CUresult CUDAAPI cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunc
 }
 
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  return with_function(hfunc, [&](Context& context, const LaunchTarget& target) {
+  return with_own_function(hfunc, [&](Context& context, const LaunchTarget& target) {
     return set_function_attribute(*target.function->info, *target.function->settings,
                                   context.device(), attrib, value);
   });
 }
 
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  return with_function(hfunc, [&](Context&, const LaunchTarget&) -> CUresult {
+  return with_own_function(hfunc, [&](Context&, const LaunchTarget&) -> CUresult {
     const bool valid = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
     return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });

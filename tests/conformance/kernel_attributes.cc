@@ -96,11 +96,12 @@ int main() {
   CUcontext second = nullptr;
   NEED(cuCtxCreate_v2(&second, 0, 0));
   tell("another context");
-  // A kernel in place of a function, which CUDA does not name here.
-  SHOW(cuFuncSetAttribute(reinterpret_cast<CUfunction>(kernel), kLimit, 60000));
-  SHOW(cuFuncSetCacheConfig(reinterpret_cast<CUfunction>(kernel), CU_FUNC_CACHE_PREFER_SHARED));
+  NEED(cuKernelGetFunction(&function, kernel));
+  SHOW(cuFuncSetAttribute(function, kLimit, 60000));
+  SHOW(cuFuncSetCacheConfig(function, CU_FUNC_CACHE_PREFER_SHARED));
+  SHOW(cuFuncSetSharedMemConfig(function, CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE));
   SHOW(cuCtxSynchronize());
-  tell("60000 for the kernel as a function");
+  tell("60000 for the function of this context");
   NEED(cuCtxSetCurrent(first));
   tell("the first context");
   NEED(cuCtxDestroy(second));
@@ -108,6 +109,7 @@ int main() {
   tell("a third context");
   NEED(cuCtxDestroy(second));
   NEED(cuCtxSetCurrent(first));
+  NEED(cuKernelGetFunction(&function, kernel));
 
   // Refused values change nothing.
   SHOW(cuFuncSetAttribute(function, kLimit, -1));
