@@ -54,8 +54,10 @@ READY = "ready"
 class Program:
     """In the process that is measured: a program, which may be asked for its time again."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, runs):
+        """runs: how often the timed part runs in a round; None: as often as the program says."""
         self.path = folder / f"{name}.py"
+        self.runs = {} if runs is None else {"runs": runs}
         self.timed = []  # the calls of report.timed() in its run
 
     def seconds(self):
@@ -78,7 +80,7 @@ class Program:
         timed = report.timed
 
         def keep(*arguments, **more):
-            self.timed.append(lambda: timed(*arguments, **more))
+            self.timed.append(lambda: timed(*arguments, **(more | self.runs)))
             return timed(*arguments, **more)
 
         self.timed, report.timed = [], keep
@@ -88,7 +90,7 @@ class Program:
             report.timed = timed
 
 
-def run_inside(modules, folder):
+def run_inside(modules, folder, runs):
     """In the process that is measured: for each program that a line of standard input names, a
     line with its name and its seconds, or null."""
     sys.path[:0] = [str(folder), str(APPS)]  # the latter has report.py
@@ -100,7 +102,7 @@ def run_inside(modules, folder):
         name = line.strip()
         seconds = None
         try:
-            seconds = programs.setdefault(name, Program(folder, name)).seconds()
+            seconds = programs.setdefault(name, Program(folder, name, runs)).seconds()
         except (Exception, SystemExit):
             traceback.print_exc()
         print(json.dumps([name, seconds]), flush=True)
@@ -117,6 +119,8 @@ class Way:
         kind = way.removesuffix(OTHER)
         daemon = daemons[kind != way]
         command = [sys.executable, __file__, "--folder", options.folder]
+        if options.runs is not None:
+            command += ["--runs", str(options.runs)]
         command += ["--inside", *options.imports]
         environment = dict(os.environ)
         simulated = options.where == "sim"
@@ -356,6 +360,9 @@ def parse():
         help="the machine's GPU, or a simulated one, whose driver is then also the native one",
     )
     parser.add_argument("--rounds", type=int, default=7, help="behind each start")
+    parser.add_argument(
+        "--runs", type=int, help="of a timed part in each round (default: as its program says)"
+    )
     parser.add_argument("--starts", type=int, default=3, help="of the processes of all ways")
     parser.add_argument("--ways", nargs="+", default=WAYS)
     parser.add_argument("--programs", nargs="*", default=PROGRAMS)
@@ -373,7 +380,7 @@ def main():
     options = parse()
     options.folder = options.folder.resolve()
     if options.inside is not None:
-        run_inside(options.inside, options.folder)
+        run_inside(options.inside, options.folder, options.runs)
         return 0
     builds = [options.build_dir, options.other] if options.other else [options.build_dir]
     with contextlib.ExitStack() as stack:
