@@ -98,8 +98,9 @@ function(fargpu_compile_alone)
 endfunction()
 
 # fargpu_compile_quickly(TARGET...): for code of which nobody waits for a microsecond, as options of
-# a command line and pages. Release builds optimise it less, which takes a third less processor
-# time.
+# a command line, pages, the daemon and management queries. Release builds optimise it less, which
+# takes a third less processor time. Not for what is linked into a library or program with code that
+# is fast: inline functions have one copy there, perhaps this one.
 function(fargpu_compile_quickly)
   foreach(target IN LISTS ARGN)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
