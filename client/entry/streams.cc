@@ -109,16 +109,23 @@ std::shared_ptr<void> add_turns(Session& session, CUstream stream, const Resolve
                                 unsigned functions) {
   if (!session.observers.any(Observers::kFunctionsEver))
     session.observers.add(Observers::kFunctionsEver);
-  const HostTurns::Of of = order_of(resolved);
-  const Context* const own = of == HostTurns::Of::kBlocking ? context_of(stream) : nullptr;
-  const auto beside_legacy_work = [&, legacy = own == nullptr ? nullptr : own->legacy_stream] {
-    if (legacy == nullptr || !legacy->queue.may_have_work()) return false;
+  return session.host_turns.add(StreamState::turns_of(*resolved.state), order_of(resolved),
+                                functions, legacy_work_beside(session, stream, resolved),
+                                [&] { return session.lost.load(); });
+}
+
+std::function<bool()> legacy_work_beside(Session& session, CUstream stream,
+                                         const ResolvedStream& resolved) {
+  const Context* const own =
+      order_of(resolved) == HostTurns::Of::kBlocking ? context_of(stream) : nullptr;
+  if (own == nullptr) return [] { return false; };
+  return [&session, own] {
+    const std::shared_ptr<StreamState>& legacy = own->legacy_stream;
+    if (!legacy->queue.may_have_work()) return false;
     // Nobody may have waited for it. In front of the functions: it would be behind them.
     session.queue_marks.follow(StreamState::queue_of(legacy), {own->wire_id, kLegacyStreamId});
     return legacy->queue.may_have_work();
   };
-  return session.host_turns.add(StreamState::turns_of(*resolved.state), of, functions,
-                                beside_legacy_work, [&] { return session.lost.load(); });
 }
 
 CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {

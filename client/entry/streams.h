@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "client/object/object.h"
@@ -52,6 +53,10 @@ HostTurns::Of order_of(const ResolvedStream& stream);
 // `stream` names: as HostTurns::add(), may wait until others have run.
 std::shared_ptr<void> add_turns(Session& session, CUstream stream, const ResolvedStream& resolved,
                                 unsigned functions);
+// Whether the stream waits for work of the legacy stream that may not have ended. The session and
+// the context outlive the question.
+std::function<bool()> legacy_work_beside(Session& session, CUstream stream,
+                                         const ResolvedStream& resolved);
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();
 

@@ -143,17 +143,20 @@ void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> k
 }
 
 // What host nodes take where they stand beside other nodes (HostTurns). Where they would take more
-// than there are, the worker makes nodes of another kind, which take none, unless it edits the
-// graph (server/stream/host_words.h).
+// than there are, the worker makes nodes of another kind (server/stream/host_words.h), which take
+// none, unless it edits the graph, or the others are children of host nodes and copies that are
+// carried out by host nodes: then they are alone.
 void note_turns(GraphExec& exec, bool is_edited) {
   const auto functions = static_cast<unsigned>(exec.host_calls.size());
   const bool alone = std::all_of(exec.nodes.begin(), exec.nodes.end(), [](const auto& node) {
     return node.second.type == CU_GRAPH_NODE_TYPE_HOST ||
            node.second.type == CU_GRAPH_NODE_TYPE_EMPTY;
   });
-  if (alone) exec.functions_alone = functions;
   const unsigned turns = HostTurns::kOfHostNode * functions;
-  if (!alone && (turns <= HostTurns::kMost || is_edited)) exec.turns = turns;
+  if (!alone && (turns <= HostTurns::kMost || is_edited))
+    exec.turns = turns;
+  else
+    exec.functions_alone = functions;
 }
 
 // `keeps` lives until the launch that was made in `last` has ended.
@@ -238,13 +241,27 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
     ids = functions_of(session).add_all(std::move(functions));
     session.channel().await_notices();
   }
-  const CUresult result =
-      submit(session, target.context, stream, Submission::kHostMemory | Submission::kQueuePlace,
-             [&](uint64_t id) {
-               return wire::fgGraphLaunch(session, target.context, exec.id, id,
-                                          static_cast<unsigned>(ids.size()),
-                                          ids.empty() ? nullptr : ids.data());
-             });
+  const auto lost = [&] { return session.lost.load(); };
+  std::function<bool()> beside;
+  if (turns != nullptr && exec.turns == 0) beside = legacy_work_beside(session, stream, resolved);
+  HostTurns& all_turns = session.host_turns;
+  const auto send = [&](bool* early) {
+    return submit(session, target.context, stream,
+                  Submission::kHostMemory | Submission::kQueuePlace, [&](uint64_t id) -> CUresult {
+                    *early =
+                        beside && !all_turns.may_enter(turns, exec.functions_alone, beside, lost);
+                    if (*early) return CUDA_SUCCESS;
+                    return wire::fgGraphLaunch(session, target.context, exec.id, id,
+                                               static_cast<unsigned>(ids.size()),
+                                               ids.empty() ? nullptr : ids.data());
+                  });
+  };
+  bool early = false;
+  CUresult result = send(&early);
+  while (early) {  // it has waited for a place, and work of the legacy stream came
+    all_turns.wait_to_enter(turns, exec.functions_alone, beside, lost);
+    result = send(&early);
+  }
   if (result != CUDA_SUCCESS)
     for (const uint64_t id : ids) session.host_calls.cancel(id);
   else if (turns != nullptr && exec.turns == 0)

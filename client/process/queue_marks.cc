@@ -49,6 +49,7 @@ void QueueMarks::follow(const std::shared_ptr<StreamQueue>& queue, const Stream&
   uint64_t ticket = 0;
   {
     std::lock_guard lock(queue->mutex_);
+    queue->catch_up();
     const uint32_t sent = queue->covered_position();
     if (StreamQueue::distance(queue->marked_, sent) <= 0) return;
     queue->marked_ = sent;

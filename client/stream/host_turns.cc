@@ -56,18 +56,34 @@ class HostTurns::Turns {
 std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsigned functions,
                                      const std::function<bool()>& beside_legacy_work,
                                      const Lost& lost) {
-  Share& share = *stream;
   auto turns = std::make_shared<Turns>(*this, std::move(stream), of);
+  wait_to_enter(turns, functions, beside_legacy_work, lost);
+  return turns;
+}
+
+bool HostTurns::may_enter(const std::shared_ptr<void>& functions, unsigned count,
+                          const std::function<bool()>& beside_legacy_work, const Lost& lost) {
+  Turns& turns = *static_cast<Turns*>(functions.get());
+  const bool beside = beside_legacy_work();
+  Lock lock(mutex_);
+  if (!beside || turns.has_turns()) return true;
+  if (is_full(*turns.stream(), count)) return lost();
+  turns.take(count);
+  return true;
+}
+
+void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, unsigned count,
+                              const std::function<bool()>& beside_legacy_work, const Lost& lost) {
+  Turns& turns = *static_cast<Turns*>(functions.get());
   bool beside = beside_legacy_work();
   Lock lock(mutex_);
-  while (beside && is_full(share, functions) && !lost()) {
+  while (beside && is_full(*turns.stream(), count) && !lost()) {
     wait_for_fewer(lock);
     lock.unlock();
     beside = beside_legacy_work();
     lock.lock();
   }
-  if (beside) turns->take(functions);
-  return turns;
+  if (beside) turns.take(count);
 }
 
 void HostTurns::has_entered(const std::shared_ptr<void>& functions, unsigned turns) {

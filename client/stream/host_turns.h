@@ -54,6 +54,12 @@ class HostTurns {
   // has_entered() when they are in the stream.
   std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
                             const std::function<bool()>& beside_legacy_work, const Lost& lost);
+  // Right before functions are sent, if add() was long ago: work of the legacy stream may have come
+  // since. False: they need turns that there are not; wait_to_enter() first.
+  bool may_enter(const std::shared_ptr<void>& functions, unsigned count,
+                 const std::function<bool()>& beside_legacy_work, const Lost& lost);
+  void wait_to_enter(const std::shared_ptr<void>& functions, unsigned count,
+                     const std::function<bool()>& beside_legacy_work, const Lost& lost);
   // Device work that comes right behind them takes so many `turns`.
   void has_entered(const std::shared_ptr<void>& functions, unsigned turns = 1);
   // Before a graph with host nodes beside other nodes is launched, right before or after enter():

@@ -18,6 +18,15 @@ void StreamQueue::reach(uint32_t position) {
   if (distance(before, position) > 0) reached_.store(position, std::memory_order_release);
 }
 
+// A thread that was interrupted while it counted inexactly sets back what others counted meanwhile.
+// One more, since there may be work.
+void StreamQueue::catch_up() {
+  uint32_t known = reached_.load(std::memory_order_acquire);
+  if (distance(known, marked_) > 0) known = marked_;
+  const int32_t behind = distance(position(), known);
+  if (behind > 0) sent_.fetch_add(static_cast<uint32_t>(behind) + 1, std::memory_order_acq_rel);
+}
+
 void StreamQueue::set_limit() {
   const uint32_t room = reached_.load(std::memory_order_acquire) + kMost;
   const uint32_t next_mark = marked_ + kStep;

@@ -57,9 +57,7 @@ class StreamQueue {
     return counted - being_sent_.load(std::memory_order_acquire);
   }
   // Whether submitted work may be unfinished.
-  bool may_have_work() const {
-    return distance(reached_.load(std::memory_order_acquire), position()) > 0;
-  }
+  bool may_have_work() const { return reached_.load(std::memory_order_acquire) != position(); }
   void done(uint32_t position);
   // Of a mark (QueueMarks::set).
   bool is_reached() const { return reached_.load(std::memory_order_acquire) != 0; }
@@ -73,6 +71,7 @@ class StreamQueue {
     return sent;
   }
   void reach(uint32_t position);        // with reach_mutex_ held
+  void catch_up();                      // with mutex_ held: counts that were lost
   void set_limit();                     // with mutex_ held
   void raise_limit(uint32_t position);  // likewise, to this at least
   static int32_t distance(uint32_t from, uint32_t to) { return static_cast<int32_t>(to - from); }

@@ -71,13 +71,22 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
 // hold streams (queue_limit.h).
 void Submission::take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved) {
   if (resolved.state == nullptr) return;
-  in_legacy_stream_ = resolved.id == kLegacyStreamId;
-  if (in_legacy_stream_ && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
-    begin_sending(resolved);
-  if (!(*resolved.state)->queue.take(sending_ != nullptr)) [[unlikely]]
+  // Functions count turns while the legacy stream may have work (add_turns): what is not sent yet
+  // must not be taken for done.
+  const std::shared_ptr<StreamState>& state = *resolved.state;
+  const bool is_watched = resolved.id == kLegacyStreamId;
+  if (is_watched && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
+    sending_.begin(state);
+  if (!state->queue.take(sending_.begun())) [[unlikely]]
     wait_for_room(session_, stream, resolved);
   if (session_.observers.any(Observers::kHeldStreams)) [[unlikely]]
     wait_behind_host_functions(session_, context, resolved, 1);
+  // The first function came meanwhile, and with it a mark, perhaps: counted once more.
+  if (is_watched && !sending_.begun() && session_.observers.any(Observers::kFunctionsEver))
+      [[unlikely]] {
+    sending_.begin(state);
+    (void)state->queue.take(/*exactly=*/true);
+  }
 }
 
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {
@@ -104,20 +113,6 @@ Submission::Submission(Session& session, CUstream stream) : session_(session) {
 Submission::Submission(Session& session) : session_(session) {
   if (session.observers.any(Observers::kMirrors)) [[unlikely]]
     use_host_memory();
-}
-
-// Functions count turns while the legacy stream may have work (add_turns), so nobody may take for
-// done what is not sent yet.
-void Submission::begin_sending(const ResolvedStream& resolved) {
-  sending_ = *resolved.state;
-  sending_->queue.begin_sending();
-}
-
-void Submission::end_sending() {
-  if (sending_ != nullptr) return sending_->queue.end_sending();
-  // The first function came meanwhile, and with it a mark, perhaps: the work is counted once more.
-  if (const Context* const own = named_current(); own != nullptr)
-    (void)own->legacy_stream->queue.take(/*exactly=*/true);
 }
 
 void Submission::use_host_memory() {

@@ -25,6 +25,26 @@ namespace fargpu::client {
 
 struct ResolvedStream;
 
+// While it holds a stream, an operation that was counted there is being sent.
+class BeingSent {
+ public:
+  BeingSent() = default;
+  ~BeingSent() {
+    if (stream_ != nullptr) [[unlikely]]
+      stream_->queue.end_sending();
+  }
+  BeingSent(const BeingSent&) = delete;
+  BeingSent& operator=(const BeingSent&) = delete;
+  void begin(const std::shared_ptr<StreamState>& stream) {
+    stream_ = stream;
+    stream_->queue.begin_sending();
+  }
+  bool begun() const { return stream_ != nullptr; }
+
+ private:
+  std::shared_ptr<StreamState> stream_;  // it may be destroyed meanwhile
+};
+
 // Work on its way into a stream. There is no other way in. What a captured stream is given does not
 // come here: it became a node of a graph in the entry (client/call/capture.h).
 //
@@ -50,8 +70,6 @@ class Submission {
       end_use();
     if (managed_) [[unlikely]]
       end_managed_use();
-    if (in_legacy_stream_ && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
-      end_sending();
   }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
@@ -63,8 +81,6 @@ class Submission {
 
  private:
   void take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved);
-  void begin_sending(const ResolvedStream& resolved);
-  void end_sending();
   void use_host_memory();
   void use_host_memory(CUstream stream);
   void end_use();
@@ -76,9 +92,8 @@ class Submission {
   bool counted_ = false;
   bool managed_ = false;
   bool covers_ = false;
-  bool in_legacy_stream_ = false;  // and has a place
   uint64_t stream_ = 0;
-  std::shared_ptr<StreamState> sending_;  // in which the work is counted as being sent
+  BeingSent sending_;
 };
 
 // Sends work: `message(stream)` is given the stream's id on the wire.

@@ -9,6 +9,15 @@
 #include "sim/graph/update.h"
 
 namespace fargpu::sim {
+namespace {
+
+// The nodes of a child graph stand in the plan beside the child itself.
+bool does_nothing(const Step& step) {
+  return !step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY ||
+         step.operation->type() == CU_GRAPH_NODE_TYPE_GRAPH;
+}
+
+}  // namespace
 
 // What a launch does with memory before its nodes run.
 struct Exec::Memory {
@@ -145,9 +154,7 @@ std::shared_ptr<Exec::Run> Exec::prepare(std::shared_ptr<const Plan> plan, Memor
   run->plan = std::move(plan);
   run->memory = std::move(memory);
   // A driver orders launches that do something.
-  const bool idle = std::ranges::all_of(run->plan->steps, [](const Step& step) {
-    return !step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY;
-  });
+  const bool idle = std::ranges::all_of(run->plan->steps, does_nothing);
   if (!idle) run->before = last_;
   for (const Step& step : run->plan->steps) {
     run->done.push_back(std::make_shared<Completion>());
@@ -185,16 +192,6 @@ void Exec::put_on_device(std::shared_ptr<const Plan> plan) {
   on_device_ = std::move(plan);
 }
 
-namespace {
-
-// The nodes of a child graph stand in the plan beside the child itself.
-bool takes_nothing(const Step& step) {
-  return !step.operation || step.operation->type() == CU_GRAPH_NODE_TYPE_EMPTY ||
-         step.operation->type() == CU_GRAPH_NODE_TYPE_GRAPH;
-}
-
-}  // namespace
-
 // What a launch takes of the stream's queue, as counted on an H200 (driver 580): a place for each
 // node, and one for a chain of kernels and copies inside the device; what does not depend on each
 // other is spread over queues.
@@ -209,7 +206,7 @@ size_t Exec::places_of(const Plan& plan) {
   }
   size_t places = 0;
   for (const Step& step : plan.steps) {
-    if (takes_nothing(step) || is(step, CU_GRAPH_NODE_TYPE_HOST)) continue;
+    if (does_nothing(step) || is(step, CU_GRAPH_NODE_TYPE_HOST)) continue;
     const auto joins = [](const Step& one) {
       return one.operation && one.operation->joins_chains();
     };
@@ -224,7 +221,7 @@ GraphFunctions Exec::functions_of(const Plan& plan) {
   GraphFunctions functions{
       .alone = true, .side_by_side = plan.lanes > 1, .kernels_alone = !plan.steps.empty()};
   for (const Step& step : plan.steps) {
-    if (takes_nothing(step)) continue;
+    if (does_nothing(step)) continue;
     const CUgraphNodeType type = step.operation->type();
     if (type == CU_GRAPH_NODE_TYPE_HOST)
       ++functions.count;

@@ -164,6 +164,25 @@ TEST_F(HostTurnsTest, AFunctionGoesOnWhenTheWorkOfTheLegacyStreamHasEnded) {
   EXPECT_EQ(first_->taken, HostTurns::kMost);
 }
 
+TEST_F(HostTurnsTest, FunctionsThatWereAddedLongAgoAskOnceMore) {
+  std::atomic<bool> has_work{false};
+  const auto beside = [&] { return has_work.load(); };
+  const auto lost = [] { return false; };
+  auto graph = turns_.add(first_, Of::kBlocking, 10, beside, lost);
+  EXPECT_TRUE(turns_.may_enter(graph, 10, beside, lost));
+  EXPECT_EQ(first_->taken, 0u);
+  has_work = true;
+  functions_.push_back(add_beside(first_, HostTurns::kMost - 9));
+  EXPECT_FALSE(turns_.may_enter(graph, 10, beside, lost));
+  EXPECT_TRUE(turns_.may_enter(graph, 10, beside, [] { return true; }));
+  EXPECT_EQ(first_->taken, HostTurns::kMost - 9);
+  EXPECT_FALSE(returns_before([&] { turns_.wait_to_enter(graph, 10, beside, lost); },
+                              [&] { functions_.clear(); }));
+  EXPECT_EQ(first_->taken, 10u);
+  EXPECT_TRUE(turns_.may_enter(graph, 10, beside, lost));
+  EXPECT_EQ(first_->taken, 10u);
+}
+
 TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
   functions_.push_back(add(first_, Of::kBlocking));
   for (unsigned i = 1; i <= 10; ++i) {

@@ -173,14 +173,30 @@ TEST_F(StreamQueueTest, AMarkDoesNotCoverWhatIsBeingSent) {
 }
 
 TEST_F(StreamQueueTest, AMarkForAPlaceDoesNotCoverWhatAnotherThreadSends) {
-  submit(StreamQueue::kStep - 1);
-  queue_->begin_sending();
-  (void)queue_->take();
-  submit(1);  // asks for a mark
+  submit(StreamQueue::kStep - 2);
+  for (int others = 0; others < 3; ++others) {
+    queue_->begin_sending();
+    (void)queue_->take(/*exactly=*/true);
+  }
+  marks_.wait_for_place(queue_, MarkedWorker::kStream);  // of the last one
   ASSERT_EQ(worker_.asked().size(), 1u);
-  queue_->end_sending();
-  queue_->done(queue_->position() - 2);
   reach(worker_.asked().at(0));
+  for (int others = 0; others < 3; ++others) queue_->end_sending();
+  queue_->done(StreamQueue::kStep - 2);  // no news, if the mark covered no more
+  EXPECT_TRUE(queue_->may_have_work());
+  marks_.follow(queue_, MarkedWorker::kStream);
+  EXPECT_EQ(worker_.asked().size(), 2u);  // the mark lay in front of all three
+}
+
+TEST_F(StreamQueueTest, WhatWasSetBackIsUnfinishedAndCanBeMarked) {
+  submit(5);
+  queue_->done(9);  // four counts were lost
+  EXPECT_TRUE(queue_->may_have_work());
+  marks_.follow(queue_, MarkedWorker::kStream);
+  ASSERT_EQ(worker_.asked().size(), 1u);
+  reach(worker_.asked().at(0));
+  EXPECT_FALSE(queue_->may_have_work());
+  (void)queue_->take(/*exactly=*/true);
   EXPECT_TRUE(queue_->may_have_work());
 }
 

@@ -87,8 +87,8 @@ ShmSocket::ShmSocket(Fd session, Fd room) : session_(std::move(session)), room_(
 // A bell that does not fit is not needed, because earlier bells are still unread. A dead peer is
 // noticed by the next wait.
 //
-// Bells do not ask descriptors::own(), a system call, and a wait has several: where the program has
-// closed the number and opened a file by it, send() and recv() refuse what is no socket. Waits ask.
+// Bells that are sent do not ask descriptors::own(), a system call: where the program has closed
+// the number and opened a file by it, send() refuses what is no socket. Who receives asks.
 void ShmSocket::ring_consumer() {
   send_calls.add(1);
   (void)::send(session_.get(), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -102,7 +102,7 @@ void ShmSocket::ring_producer() {
 bool ShmSocket::drain_room_bells() {
   std::byte bells[64];
   send_calls.add(1);
-  const ssize_t got = ::recv(room_.get(), bells, sizeof bells, MSG_DONTWAIT);
+  const ssize_t got = ::recv(descriptors::own(room_.get()), bells, sizeof bells, MSG_DONTWAIT);
   return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
