@@ -115,10 +115,6 @@ Status clusters(Worker& worker, const Request& request, const Arguments& given, 
   return frame.send(CUDA_SUCCESS);
 }
 
-}  // namespace
-
-namespace {
-
 // A client has one handle for a kernel and its functions. What is launched may be a kernel; what is
 // set must be its function in the context.
 template <typename Given>
