@@ -28,11 +28,11 @@ void CallSites::add(size_t function, const std::string& site, const std::string&
   sum.bytes_received += more.bytes_received;
 }
 
-std::vector<CallSites::Entry> CallSites::sorted() const {
-  std::vector<Entry> all;
+std::vector<CallSite> CallSites::sorted() const {
+  std::vector<CallSite> all;
   for (const auto& [key, counts] : sites_)
     all.push_back({key.function, key.site, key.library, counts});
-  std::stable_sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) {
+  std::stable_sort(all.begin(), all.end(), [](const CallSite& a, const CallSite& b) {
     return a.counts.nanoseconds > b.counts.nanoseconds;
   });
   return all;

@@ -17,6 +17,12 @@ struct OfCallSite {
   uint64_t waited = 0, nanoseconds = 0, round_trips = 0, bytes_sent = 0, bytes_received = 0;
 };
 
+struct CallSite {
+  size_t function;  // report_counts.h
+  std::string site, library;
+  OfCallSite counts;
+};
+
 // What is kept of one process: the first call sites that were met, and what all others did.
 class CallSites {
  public:
@@ -24,16 +30,10 @@ class CallSites {
   // Stands for call sites behind the first ones.
   static constexpr const char* kElsewhere = "elsewhere";
 
-  struct Entry {
-    size_t function;  // report_counts.h
-    std::string site, library;
-    OfCallSite counts;
-  };
-
   void add(size_t function, const std::string& site, const std::string& library,
            const OfCallSite& more);
   // The longest waits first.
-  std::vector<Entry> sorted() const;
+  std::vector<CallSite> sorted() const;
 
  private:
   struct Key {
@@ -54,7 +54,7 @@ void start_if_asked();
 // A call that waited, from its own thread. It is lost where memory runs out.
 void count(size_t function, const OfCallSite& call) noexcept;
 struct Found {
-  std::vector<CallSites::Entry> sites;
+  std::vector<CallSite> sites;
   uint64_t looking_ns = 0;  // what looking took, of all threads
 };
 Found so_far();

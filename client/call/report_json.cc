@@ -62,7 +62,7 @@ std::string rates(const rpc::LinkTimes& link) {
 std::string call_sites_of(const call_sites::Found* found) {
   if (found == nullptr) return {};
   std::string out;
-  for (const CallSites::Entry& of : found->sites) {
+  for (const CallSite& of : found->sites) {
     fmt::format_to(std::back_inserter(out),
                    R"({}{{"function":"{}","place":{},"library":{},"waited":{},"waited_ns":{},)"
                    R"("round_trips":{},"bytes_sent":{},"bytes_received":{}}})",

@@ -162,7 +162,7 @@ std::string text(const Counts& counts, const std::string& process, double second
 std::string text(const call_sites::Found& found) {
   std::string out;
   for (size_t i = 0; i < found.sites.size() && i < kMostCallSites; ++i) {
-    const CallSites::Entry& of = found.sites[i];
+    const CallSite& of = found.sites[i];
     append_line(out, i == 0 ? "waited at" : "",
                 fmt::format("{} ({} {}, {:.3f} s{}{})", of.site, name_of(of.function),
                             of.counts.waited, static_cast<double>(of.counts.nanoseconds) / 1e9,

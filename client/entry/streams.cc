@@ -21,22 +21,23 @@ class HiddenStreams {
  public:
   ~HiddenStreams() {
     if (Process::get().state() != ProcessState::kReady) return;
-    for (const Entry& entry : entries_) {
-      if (!entry.context->usable() || entry.epoch != entry.context->epoch.load()) continue;
+    for (const HiddenStream& hidden : streams_) {
+      if (!hidden.context->usable() || hidden.epoch != hidden.context->epoch.load()) continue;
       // A forked child does not have its parent's sessions.
-      Session* session = Process::get().session(rpc::handle_session(entry.stream));
-      if (session != entry.context->session) continue;
-      if (!is_live(*session, rpc::HandleKind::kStream, entry.stream)) continue;
-      if (wire::cuStreamDestroy_v2(*session, entry.context->wire_id, entry.stream) == CUDA_SUCCESS)
-        handle_destroyed(*session, entry.stream);
+      Session* session = Process::get().session(rpc::handle_session(hidden.stream));
+      if (session != hidden.context->session) continue;
+      if (!is_live(*session, rpc::HandleKind::kStream, hidden.stream)) continue;
+      if (wire::cuStreamDestroy_v2(*session, hidden.context->wire_id, hidden.stream) ==
+          CUDA_SUCCESS)
+        handle_destroyed(*session, hidden.stream);
     }
   }
 
   CUresult get(Context& context, uint64_t* id) {
     const uint32_t epoch = context.epoch.load(std::memory_order_relaxed);
-    for (const Entry& entry : entries_) {
-      if (entry.context == &context && entry.epoch == epoch) {
-        *id = entry.stream;
+    for (const HiddenStream& hidden : streams_) {
+      if (hidden.context == &context && hidden.epoch == epoch) {
+        *id = hidden.stream;
         return CUDA_SUCCESS;
       }
     }
@@ -46,18 +47,18 @@ class HiddenStreams {
           return wire::cuStreamCreate(*context.session, context.wire_id, id, CU_STREAM_DEFAULT);
         });
     if (result != CUDA_SUCCESS) return result;
-    entries_.push_back({&context, epoch, reinterpret_cast<uint64_t>(stream)});
-    *id = entries_.back().stream;
+    streams_.push_back({&context, epoch, reinterpret_cast<uint64_t>(stream)});
+    *id = streams_.back().stream;
     return CUDA_SUCCESS;
   }
 
  private:
-  struct Entry {
+  struct HiddenStream {
     Context* context;
     uint32_t epoch;
     uint64_t stream;
   };
-  std::vector<Entry> entries_;
+  std::vector<HiddenStream> streams_;
 };
 
 // Of this thread and the current context. Apart from resolve_stream(), so that that needs no more

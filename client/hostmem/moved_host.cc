@@ -276,23 +276,23 @@ void MovedHost::Memory::show_to_child(bool shown) {
 void MovedHost::add(uint64_t address, size_t bytes) {
   if (bytes < kLeast) return;
   std::lock_guard lock(mutex_);
-  entries_.emplace(address, Entry{.bytes = bytes});
+  ranges_.emplace(address, RegisteredRange{.bytes = bytes});
   observers_.add(Observers::kMovableMemory);
 }
 
 void MovedHost::remove(uint64_t address) {
   unwatched(address);
   std::lock_guard lock(mutex_);
-  entries_.erase(address);
-  observers_.set(Observers::kMovableMemory, !entries_.empty());
+  ranges_.erase(address);
+  observers_.set(Observers::kMovableMemory, !ranges_.empty());
 }
 
 std::shared_ptr<PageGate> MovedHost::gate(uint64_t address) {
   size_t bytes = 0;
   {
     std::lock_guard lock(mutex_);
-    const auto found = entries_.find(address);
-    if (found == entries_.end() || found->second.kept || watched_ >= kMostMemories) return nullptr;
+    const auto found = ranges_.find(address);
+    if (found == ranges_.end() || found->second.kept || watched_ >= kMostMemories) return nullptr;
     bytes = found->second.bytes;
   }
   if (!is_own_mapping(page_from(address), page_of(address + bytes))) return nullptr;
@@ -303,12 +303,12 @@ std::shared_ptr<PageGate> MovedHost::gate(uint64_t address) {
 std::vector<uint64_t> MovedHost::keep(uint64_t address, size_t bytes) {
   const auto each_watched = [&](const auto& visit) {
     std::lock_guard lock(mutex_);
-    auto entry = entries_.upper_bound(address);
-    if (entry != entries_.begin()) --entry;
-    for (; entry != entries_.end() && entry->first < address + bytes; ++entry) {
-      if (entry->first + entry->second.bytes <= address) continue;
-      entry->second.kept = true;
-      if (entry->second.memory != nullptr) visit(entry->first);
+    auto range = ranges_.upper_bound(address);
+    if (range != ranges_.begin()) --range;
+    for (; range != ranges_.end() && range->first < address + bytes; ++range) {
+      if (range->first + range->second.bytes <= address) continue;
+      range->second.kept = true;
+      if (range->second.memory != nullptr) visit(range->first);
     }
   };
   // Copies call this: nothing is allocated where nothing is watched, and nothing under the lock,
@@ -329,14 +329,14 @@ void MovedHost::await_reports() { std::lock_guard taken(reporting_); }
 void MovedHost::show_to_child(bool shown) {
   await_reports();
   std::lock_guard lock(mutex_);
-  for (auto& [address, entry] : entries_)
-    if (entry.memory != nullptr) entry.memory->show_to_child(shown);
+  for (auto& [address, range] : ranges_)
+    if (range.memory != nullptr) range.memory->show_to_child(shown);
 }
 
 bool MovedHost::watched(uint64_t address, std::shared_ptr<Memory> memory) {
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(address);
-  if (found == entries_.end() || found->second.kept) return false;
+  const auto found = ranges_.find(address);
+  if (found == ranges_.end() || found->second.kept) return false;
   found->second.memory = std::move(memory);
   ++watched_;
   observers_.add(Observers::kMovedMemory);
@@ -347,8 +347,8 @@ bool MovedHost::watched(uint64_t address, std::shared_ptr<Memory> memory) {
 void MovedHost::unwatched(uint64_t address) {
   std::shared_ptr<Memory> gone;  // outlives the lock
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(address);
-  if (found == entries_.end() || found->second.memory == nullptr) return;
+  const auto found = ranges_.find(address);
+  if (found == ranges_.end() || found->second.memory == nullptr) return;
   gone.swap(found->second.memory);
   observers_.set(Observers::kMovedMemory, --watched_ != 0);
   faulting_allocations.fetch_sub(1, std::memory_order_relaxed);
@@ -363,12 +363,12 @@ void MovedHost::serve_reports() {
 void MovedHost::serve(const UserFaults::Access& access) {
   using What = UserFaults::Access::What;
   std::lock_guard lock(mutex_);
-  for (auto& [address, entry] : entries_) {
-    if (entry.memory == nullptr) continue;
+  for (auto& [address, range] : ranges_) {
+    if (range.memory == nullptr) continue;
     if (access.what == What::kAccess) {
-      if (entry.memory->has(access.address)) return entry.memory->on_access(access.address);
-    } else if (access.address < address + entry.bytes && access.end > address) {
-      entry.memory->on_change(access);
+      if (range.memory->has(access.address)) return range.memory->on_access(access.address);
+    } else if (access.address < address + range.bytes && access.end > address) {
+      range.memory->on_change(access);
     }
   }
   if (access.what != What::kAccess) return;

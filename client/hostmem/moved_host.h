@@ -58,7 +58,7 @@ class MovedHost {
 
  private:
   class Memory;
-  struct Entry {
+  struct RegisteredRange {
     size_t bytes = 0;
     bool kept = false;
     std::shared_ptr<Memory> memory{};  // while it is watched
@@ -73,9 +73,9 @@ class MovedHost {
 
   Observers& observers_;
   UserFaults moves_{UserFaults::Kind::kMoves}, keeps_{UserFaults::Kind::kKeeps};
-  std::mutex reporting_;               // while reports are taken; lock order: before mutex_
-  std::mutex mutex_;                   // lock order: before that of a Memory
-  std::map<uint64_t, Entry> entries_;  // guarded by mutex_, like all below
+  std::mutex reporting_;  // while reports are taken; lock order: before mutex_
+  std::mutex mutex_;      // lock order: before that of a Memory
+  std::map<uint64_t, RegisteredRange> ranges_;  // guarded by mutex_, like all below
   size_t watched_ = 0;
   std::array<Wanted, 256> wanted_{};
   size_t wanted_count_ = 0;

@@ -12,32 +12,32 @@ uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(poin
 }  // namespace
 
 RegistrationCache::ByBegin::iterator RegistrationCache::first_touching(uintptr_t begin) {
-  auto entry = by_begin_.upper_bound(begin);
-  if (entry != by_begin_.begin() && std::prev(entry)->second->end > begin) --entry;
-  return entry;
+  auto range = by_begin_.upper_bound(begin);
+  if (range != by_begin_.begin() && std::prev(range)->second->end > begin) --range;
+  return range;
 }
 
-RegistrationCache::Entry* RegistrationCache::holding(uintptr_t begin, uintptr_t end,
-                                                     RemoteAccess access) {
+RegistrationCache::CachedRange* RegistrationCache::holding(uintptr_t begin, uintptr_t end,
+                                                           RemoteAccess access) {
   const auto found = first_touching(begin);
   if (found == by_begin_.end()) return nullptr;
-  Entry& entry = *found->second;
-  if (entry.begin > begin || entry.end < end || entry.access < access) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found->second);
-  return &entry;
+  CachedRange& range = *found->second;
+  if (range.begin > begin || range.end < end || range.access < access) return nullptr;
+  ranges_.splice(ranges_.begin(), ranges_, found->second);
+  return &range;
 }
 
-void RegistrationCache::erase(ByBegin::iterator entry) {
-  statistics_.bytes -= entry->second->end - entry->second->begin;
-  --statistics_.entries;
-  entries_.erase(entry->second);
-  by_begin_.erase(entry);
+void RegistrationCache::erase(ByBegin::iterator range) {
+  statistics_.bytes -= range->second->end - range->second->begin;
+  --statistics_.ranges;
+  ranges_.erase(range->second);
+  by_begin_.erase(range);
 }
 
 bool RegistrationCache::evict_one() {
-  const auto unused = std::find_if(entries_.rbegin(), entries_.rend(),
-                                   [](const Entry& entry) { return !entry.in_use(); });
-  if (unused == entries_.rend()) return false;
+  const auto unused = std::find_if(ranges_.rbegin(), ranges_.rend(),
+                                   [](const CachedRange& range) { return !range.in_use(); });
+  if (unused == ranges_.rend()) return false;
   erase(by_begin_.find(unused->begin));
   ++statistics_.evicted;
   return true;
@@ -57,9 +57,9 @@ Result<RegistrationCache::Registration> RegistrationCache::get(std::span<std::by
                                                                RemoteAccess access) {
   const uintptr_t wanted_begin = address(memory.data()), wanted_end = wanted_begin + memory.size();
   std::lock_guard lock(mutex_);
-  if (Entry* entry = holding(wanted_begin, wanted_end, access)) {
+  if (CachedRange* range = holding(wanted_begin, wanted_end, access)) {
     ++statistics_.hits;
-    return entry->registration;
+    return range->registration;
   }
   ++statistics_.misses;
   if (memory.size() > max_bytes_) return make(wanted_begin, wanted_end, access);
@@ -67,20 +67,20 @@ Result<RegistrationCache::Registration> RegistrationCache::get(std::span<std::by
   // Merged with all registrations that it overlaps.
   uintptr_t begin = wanted_begin, end = wanted_end;
   RemoteAccess most = access;
-  for (auto entry = first_touching(begin); entry != by_begin_.end() && entry->first < wanted_end;
-       ++entry) {
-    begin = std::min(begin, entry->second->begin);
-    end = std::max(end, entry->second->end);
-    most = std::max(most, entry->second->access);
+  for (auto range = first_touching(begin); range != by_begin_.end() && range->first < wanted_end;
+       ++range) {
+    begin = std::min(begin, range->second->begin);
+    end = std::max(end, range->second->end);
+    most = std::max(most, range->second->access);
   }
   if (end - begin > max_bytes_) begin = wanted_begin, end = wanted_end, most = access;
   // The old ones are dropped first, so that their bytes are not locked twice; a caller that uses
   // one keeps it alive.
-  for (auto entry = first_touching(wanted_begin);
-       entry != by_begin_.end() && entry->first < wanted_end;) {
-    const auto next = std::next(entry);
-    erase(entry);
-    entry = next;
+  for (auto range = first_touching(wanted_begin);
+       range != by_begin_.end() && range->first < wanted_end;) {
+    const auto next = std::next(range);
+    erase(range);
+    range = next;
   }
   while (statistics_.bytes + (end - begin) > max_bytes_ && evict_one()) {
   }
@@ -93,31 +93,32 @@ Result<RegistrationCache::Registration> RegistrationCache::get(std::span<std::by
   }
   // When everything else is in use, the limit is kept by not caching this one.
   if (!made.ok() || statistics_.bytes + (end - begin) > max_bytes_) return made;
-  entries_.push_front(Entry{begin, end, most, *made});
-  by_begin_.emplace(begin, entries_.begin());
+  ranges_.push_front(CachedRange{begin, end, most, *made});
+  by_begin_.emplace(begin, ranges_.begin());
   statistics_.bytes += end - begin;
-  ++statistics_.entries;
+  ++statistics_.ranges;
   return made;
 }
 
 RegistrationCache::Registration RegistrationCache::find(std::span<const std::byte> memory,
                                                         RemoteAccess access) {
   std::lock_guard lock(mutex_);
-  Entry* entry = holding(address(memory.data()), address(memory.data()) + memory.size(), access);
-  if (entry == nullptr) return nullptr;
+  CachedRange* range =
+      holding(address(memory.data()), address(memory.data()) + memory.size(), access);
+  if (range == nullptr) return nullptr;
   ++statistics_.hits;
-  return entry->registration;
+  return range->registration;
 }
 
 void RegistrationCache::invalidate(const void* begin, size_t bytes) {
   std::lock_guard lock(mutex_);
   const uintptr_t end = address(begin) + bytes;
-  for (auto entry = first_touching(address(begin));
-       entry != by_begin_.end() && entry->first < end;) {
-    const auto next = std::next(entry);
-    erase(entry);
+  for (auto range = first_touching(address(begin));
+       range != by_begin_.end() && range->first < end;) {
+    const auto next = std::next(range);
+    erase(range);
     ++statistics_.invalidated;
-    entry = next;
+    range = next;
   }
 }
 

@@ -27,7 +27,7 @@ class RegistrationCache {
   struct Statistics {
     uint64_t hits = 0, misses = 0, evicted = 0, invalidated = 0;
     uint64_t bytes = 0;  // now
-    size_t entries = 0;  // now
+    size_t ranges = 0;   // now
   };
 
   // `memory` outlives the cache.
@@ -45,28 +45,28 @@ class RegistrationCache {
   Statistics statistics() const;
 
  private:
-  struct Entry {
+  struct CachedRange {
     uintptr_t begin, end;
     RemoteAccess access;
     Registration registration;
     bool in_use() const { return registration.use_count() > 1; }
   };
-  using Entries = std::list<Entry>;  // the last used first
-  using ByBegin = std::map<uintptr_t, Entries::iterator>;
+  using CachedRanges = std::list<CachedRange>;  // the last used first
+  using ByBegin = std::map<uintptr_t, CachedRanges::iterator>;
 
-  // All with mutex_ held. The first entry that ends after `begin`.
+  // All with mutex_ held. The first range that ends after `begin`.
   ByBegin::iterator first_touching(uintptr_t begin);
-  Entry* holding(uintptr_t begin, uintptr_t end, RemoteAccess access);
-  void erase(ByBegin::iterator entry);
-  // Gives up the entry that was unused longest. False: all are in use.
+  CachedRange* holding(uintptr_t begin, uintptr_t end, RemoteAccess access);
+  void erase(ByBegin::iterator range);
+  // Gives up the range that was unused longest. False: all are in use.
   bool evict_one();
   Result<Registration> make(uintptr_t begin, uintptr_t end, RemoteAccess access);
 
   RemoteMemory& memory_;
   const uint64_t max_bytes_;
   mutable std::mutex mutex_;
-  Entries entries_;   // guarded by mutex_, like these
-  ByBegin by_begin_;  // never overlapping
+  CachedRanges ranges_;  // guarded by mutex_, like these
+  ByBegin by_begin_;     // never overlapping
   Statistics statistics_;
 };
 

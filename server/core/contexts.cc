@@ -7,8 +7,8 @@
 namespace fargpu::server {
 
 CUresult Contexts::make_current(uint16_t id) {
-  const auto found = entries_.find(id);
-  if (found == entries_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto found = contexts_.find(id);
+  if (found == contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult result = driver_.cuCtxSetCurrent(found->second.handle); result != CUDA_SUCCESS)
     return result;
   current_ = id;
@@ -23,7 +23,8 @@ void Contexts::leave() {
 }
 
 CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device, CUgreenCtx green) {
-  if (id == 0 || !entries_.try_emplace(id, Entry{context, device, last_number_ + 1, green}).second)
+  if (id == 0 ||
+      !contexts_.try_emplace(id, Context{context, device, last_number_ + 1, green}).second)
     return CUDA_ERROR_INVALID_VALUE;
   if (green != nullptr) ++greens_;
   ++last_number_;
@@ -34,52 +35,52 @@ CUresult Contexts::bind(uint16_t id, CUcontext context, CUdevice device, CUgreen
 
 void Contexts::remove(uint16_t id) {
   if (green(id) != nullptr) --greens_;
-  entries_.erase(id);
+  contexts_.erase(id);
   current_ = 0;
 }
 
 uint64_t Contexts::number_of(uint16_t id) const {
-  const auto found = entries_.find(id);
-  return found == entries_.end() ? 0 : found->second.number;
+  const auto found = contexts_.find(id);
+  return found == contexts_.end() ? 0 : found->second.number;
 }
 
 CUcontext Contexts::find(uint16_t id) const {
-  const auto found = entries_.find(id);
-  return found == entries_.end() ? nullptr : found->second.handle;
+  const auto found = contexts_.find(id);
+  return found == contexts_.end() ? nullptr : found->second.handle;
 }
 
 CUdevice Contexts::device_of(uint16_t id) const {
-  const auto found = entries_.find(id);
-  return found == entries_.end() ? 0 : found->second.device;
+  const auto found = contexts_.find(id);
+  return found == contexts_.end() ? 0 : found->second.device;
 }
 
 void Contexts::use_per_thread_stream() {
-  if (const auto found = entries_.find(current_); found != entries_.end())
+  if (const auto found = contexts_.find(current_); found != contexts_.end())
     found->second.per_thread_stream = true;
 }
 
 bool Contexts::uses_per_thread_stream(uint16_t id) const {
-  const auto found = entries_.find(id);
-  return found != entries_.end() && found->second.per_thread_stream;
+  const auto found = contexts_.find(id);
+  return found != contexts_.end() && found->second.per_thread_stream;
 }
 
 CUgreenCtx Contexts::green(uint16_t id) const {
-  const auto found = entries_.find(id);
-  return found == entries_.end() ? nullptr : found->second.green;
+  const auto found = contexts_.find(id);
+  return found == contexts_.end() ? nullptr : found->second.green;
 }
 
 std::vector<uint16_t> Contexts::greens_of(uint16_t primary) const {
   std::vector<uint16_t> found;
   if (greens_ == 0) return found;
-  for (const auto& [id, entry] : entries_) {
-    if (entry.green != nullptr && entry.device + 1 == primary) found.push_back(id);
+  for (const auto& [id, context] : contexts_) {
+    if (context.green != nullptr && context.device + 1 == primary) found.push_back(id);
   }
   return found;
 }
 
 std::vector<uint16_t> Contexts::ids() const {
   std::vector<uint16_t> all;
-  for (const auto& [id, entry] : entries_) all.push_back(id);
+  for (const auto& [id, context] : contexts_) all.push_back(id);
   return all;
 }
 

@@ -53,7 +53,7 @@ class Contexts {
   CUgreenCtx green(uint16_t id) const;    // nullptr: it is no green context
   std::vector<uint16_t> greens_of(uint16_t primary) const;
   std::vector<uint16_t> ids() const;
-  size_t count() const { return entries_.size(); }
+  size_t count() const { return contexts_.size(); }
   // The per-thread default stream of the current context was named. A driver makes it, and takes
   // device memory for it, at its first use.
   void use_per_thread_stream();
@@ -69,7 +69,7 @@ class Contexts {
   void return_borrowed();
 
  private:
-  struct Entry {
+  struct Context {
     CUcontext handle = nullptr;
     CUdevice device = 0;
     uint64_t number = 0;
@@ -81,7 +81,7 @@ class Contexts {
 
   const DriverTable& driver_;
   const size_t devices_;
-  std::unordered_map<uint16_t, Entry> entries_;
+  std::unordered_map<uint16_t, Context> contexts_;
   size_t greens_ = 0;  // among them
   uint64_t last_number_ = 0;
   uint16_t current_ = 0;

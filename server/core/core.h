@@ -32,10 +32,10 @@ struct Core {
       *stream = {id, contexts.current(), reinterpret_cast<CUstream>(id)};
       return CUDA_SUCCESS;
     }
-    const HandleTable::Entry* entry =
+    const HandleTable::Object* object =
         rpc::handle_kind(id) == rpc::HandleKind::kStream ? handles.find(id) : nullptr;
-    if (entry == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    *stream = {id, entry->context, static_cast<CUstream>(entry->handle)};
+    if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    *stream = {id, object->context, static_cast<CUstream>(object->handle)};
     return CUDA_SUCCESS;
   }
   // The same for a frame of `context`. A copy, or a wait for a stream, may name a stream of another

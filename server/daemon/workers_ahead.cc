@@ -69,17 +69,17 @@ std::optional<WorkersAhead::Worker> WorkersAhead::give(const Grant::Environment&
   // One that is opening its driver is nearer to the session's begin than one that is not there.
   for (const bool prepared : {true, false}) {
     for (auto next = waiting_.begin(); next != waiting_.end();) {
-      const Entry entry = next++;
-      if (entry->prepared != prepared || grants_[entry->grant].granted != granted) continue;
+      const Iterator waiting = next++;
+      if (waiting->prepared != prepared || grants_[waiting->grant].granted != granted) continue;
       // A program that does not know `prepare` would take the session with it.
-      if (entry->worker.link->version() < kAheadProtocol) continue;
-      Likely& grant = grants_[entry->grant];
-      Worker worker = entry->worker;
+      if (waiting->worker.link->version() < kAheadProtocol) continue;
+      Likely& grant = grants_[waiting->grant];
+      Worker worker = waiting->worker;
       if (!worker.link->send_start(options, descriptors).ok()) {
-        dismiss(entry);  // it has died, and the loop has not seen that yet
+        dismiss(waiting);  // it has died, and the loop has not seen that yet
         continue;
       }
-      waiting_.erase(entry);
+      waiting_.erase(waiting);
       if (prepared) grant.deaths = 0;
       return worker;
     }
@@ -105,19 +105,19 @@ void WorkersAhead::drop_outdated() {
   if (waiting_.empty()) return;
   const FileIdentity program(rules_.program), driver(rules_.prepare.driver);
   for (auto next = waiting_.begin(); next != waiting_.end();) {
-    const Entry entry = next++;
-    if (entry->program == program && entry->driver == driver) continue;
+    const Iterator waiting = next++;
+    if (waiting->program == program && waiting->driver == driver) continue;
     log::info("event=worker-ahead-replaced worker={} why=\"its program or driver was replaced\"",
-              entry->worker.process->id());
-    dismiss(entry);
+              waiting->worker.process->id());
+    dismiss(waiting);
   }
 }
 
 void WorkersAhead::ended(const WorkerLink* link, const ProcessEnd& how) {
-  const Entry entry = find(link);
-  if (entry == waiting_.end()) return;
-  const Waiting ended = std::move(*entry);
-  waiting_.erase(entry);
+  const Iterator waiting = find(link);
+  if (waiting == waiting_.end()) return;
+  const Waiting ended = std::move(*waiting);
+  waiting_.erase(waiting);
   ended.worker.link->close();
   const std::string& reason = ended.worker.link->last_words();
   died(ended.grant, ended.since);
@@ -139,8 +139,8 @@ void WorkersAhead::died(size_t grant, Clock::time_point since) {
 }
 
 bool WorkersAhead::is_opening_since(Clock::time_point time) {
-  const Entry entry = opening();
-  return entry != waiting_.end() && entry->since <= time;
+  const Iterator waiting = opening();
+  return waiting != waiting_.end() && waiting->since <= time;
 }
 
 void WorkersAhead::when_open(std::function<void()> done) {
@@ -157,7 +157,7 @@ void WorkersAhead::look() {
   tell_open();
   if (!running_) return;
   const auto now = Clock::now();
-  if (const Entry slow = opening(); slow != waiting_.end()) {
+  if (const Iterator slow = opening(); slow != waiting_.end()) {
     // It looks again when that one is ready.
     if (now < slow->since + rules_.limit) return look_at(slow->since + rules_.limit);
     fail(slow, fmt::format("its driver was not open after {} ms", rules_.limit.count()));
@@ -179,14 +179,14 @@ void WorkersAhead::look_at(Clock::time_point time) {
   });
 }
 
-WorkersAhead::Entry WorkersAhead::opening() {
+WorkersAhead::Iterator WorkersAhead::opening() {
   return std::find_if(waiting_.begin(), waiting_.end(),
-                      [](const Waiting& entry) { return !entry.prepared; });
+                      [](const Waiting& waiting) { return !waiting.prepared; });
 }
 
 std::optional<size_t> WorkersAhead::wanted_grant(Clock::time_point now) const {
   std::vector<uint32_t> counts(grants_.size());
-  for (const Waiting& entry : waiting_) ++counts[entry.grant];
+  for (const Waiting& waiting : waiting_) ++counts[waiting.grant];
   std::optional<size_t> best;
   std::pair<Clock::time_point, uint32_t> best_rank;
   for (size_t grant = 0; grant < grants_.size(); ++grant) {
@@ -212,12 +212,12 @@ void WorkersAhead::start_for(size_t grant) {
 Status WorkersAhead::start_one(size_t grant) {
   FARGPU_ASSIGN_OR_RETURN(auto control, make_control_sockets());
   // Before the worker is: a file that is replaced meanwhile is then another one.
-  Waiting entry{{nullptr, std::make_shared<WorkerLink>(loop_, std::move(control.first))},
-                grant,
-                FileIdentity(rules_.program),
-                FileIdentity(rules_.prepare.driver),
-                Clock::now()};
-  const std::shared_ptr<WorkerLink> link = entry.worker.link;
+  Waiting waiting{{nullptr, std::make_shared<WorkerLink>(loop_, std::move(control.first))},
+                  grant,
+                  FileIdentity(rules_.program),
+                  FileIdentity(rules_.prepare.driver),
+                  Clock::now()};
+  const std::shared_ptr<WorkerLink> link = waiting.worker.link;
   FARGPU_RETURN_IF_ERROR(link->send_prepare(
       rules_.prepare, [this, of = link.get()](const Status& status) { prepared(of, status); }));
   ProcessSetup setup;
@@ -228,52 +228,53 @@ Status WorkersAhead::start_one(size_t grant) {
   const Grant::Environment& granted = grants_[grant].granted;
   setup.environment.insert(setup.environment.end(), granted.begin(), granted.end());
   setup.descriptors = {{control.second.get(), kControlFd}};
-  FARGPU_ASSIGN_OR_RETURN(entry.worker.process, WatchedProcess::start(loop_, launcher_, setup));
-  entry.worker.process->on_end([this, of = link.get()](const ProcessEnd& how) { ended(of, how); });
+  FARGPU_ASSIGN_OR_RETURN(waiting.worker.process, WatchedProcess::start(loop_, launcher_, setup));
+  waiting.worker.process->on_end(
+      [this, of = link.get()](const ProcessEnd& how) { ended(of, how); });
   link->start([this, of = link.get()](const Status& why) { broke(of, why); });
-  waiting_.push_back(std::move(entry));
+  waiting_.push_back(std::move(waiting));
   return Status();
 }
 
 void WorkersAhead::prepared(const WorkerLink* link, const Status& status) {
-  const Entry entry = find(link);
-  if (entry == waiting_.end()) return;
+  const Iterator waiting = find(link);
+  if (waiting == waiting_.end()) return;
   if (status.ok()) {
-    const Grant::Environment& granted = grants_[entry->grant].granted;
-    entry->prepared = true;
+    const Grant::Environment& granted = grants_[waiting->grant].granted;
+    waiting->prepared = true;
     log::info("event=worker-ahead worker={} grant=\"{}\" milliseconds={}",
-              entry->worker.process->id(), granted.empty() ? "" : granted.front().second,
-              std::chrono::duration_cast<milliseconds>(Clock::now() - entry->since).count());
+              waiting->worker.process->id(), granted.empty() ? "" : granted.front().second,
+              std::chrono::duration_cast<milliseconds>(Clock::now() - waiting->since).count());
   } else {
-    fail(entry, status.message());
+    fail(waiting, status.message());
   }
   look();
 }
 
 void WorkersAhead::broke(const WorkerLink* link, const Status& why) {
-  const Entry entry = find(link);
-  if (entry == waiting_.end()) return;
-  log::error("event=worker-broke-protocol worker={} why=\"{}\"", entry->worker.process->id(),
+  const Iterator waiting = find(link);
+  if (waiting == waiting_.end()) return;
+  log::error("event=worker-broke-protocol worker={} why=\"{}\"", waiting->worker.process->id(),
              why.message());
-  fail(entry, "it broke the protocol");
+  fail(waiting, "it broke the protocol");
   look();
 }
 
-void WorkersAhead::fail(Entry entry, const std::string& why) {
-  died(entry->grant, entry->since);
-  log::warn("event=worker-ahead-failed worker={} why=\"{}\"", entry->worker.process->id(), why);
-  dismiss(entry);
+void WorkersAhead::fail(Iterator waiting, const std::string& why) {
+  died(waiting->grant, waiting->since);
+  log::warn("event=worker-ahead-failed worker={} why=\"{}\"", waiting->worker.process->id(), why);
+  dismiss(waiting);
 }
 
-WorkersAhead::Entry WorkersAhead::find(const WorkerLink* link) {
+WorkersAhead::Iterator WorkersAhead::find(const WorkerLink* link) {
   return std::find_if(waiting_.begin(), waiting_.end(),
-                      [link](const Waiting& entry) { return entry.worker.link.get() == link; });
+                      [link](const Waiting& waiting) { return waiting.worker.link.get() == link; });
 }
 
 // By a signal, too: it may be in the driver for long, or stopped. It has nothing to save.
-void WorkersAhead::dismiss(Entry entry) {
-  const Waiting dismissed = std::move(*entry);
-  waiting_.erase(entry);
+void WorkersAhead::dismiss(Iterator waiting) {
+  const Waiting dismissed = std::move(*waiting);
+  waiting_.erase(waiting);
   dismissed.worker.link->close();
   const auto& process = dismissed.worker.process;
   process->on_end([this, key = process.get()](const ProcessEnd&) {

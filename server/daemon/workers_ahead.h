@@ -99,12 +99,12 @@ class WorkersAhead {
     Clock::time_point since;
     bool prepared = false;
   };
-  using Entry = std::list<Waiting>::iterator;
+  using Iterator = std::list<Waiting>::iterator;
 
   // Starts the next one that is wanted, if it is time for that.
   void look();
   void tell_open();
-  Entry opening();
+  Iterator opening();
   // Of the grants with too few workers, the one that may get a worker soonest, then the one with
   // the fewest.
   std::optional<size_t> wanted_grant(Clock::time_point now) const;
@@ -115,13 +115,13 @@ class WorkersAhead {
   void prepared(const WorkerLink* link, const Status& status);
   void broke(const WorkerLink* link, const Status& why);
   void ended(const WorkerLink* link, const ProcessEnd& how);
-  Entry find(const WorkerLink* link);
+  Iterator find(const WorkerLink* link);
   // Ends workers whose files have changed.
   void drop_outdated();
   // Ends one that is of no use: counts as a death.
-  void fail(Entry entry, const std::string& why);
-  // Ends it; the entry is gone.
-  void dismiss(Entry entry);
+  void fail(Iterator waiting, const std::string& why);
+  // Ends it; the iterator is no longer valid.
+  void dismiss(Iterator waiting);
   // Counts a death, which puts the next start for this grant off.
   void died(size_t grant, Clock::time_point since);
   void look_at(Clock::time_point time);

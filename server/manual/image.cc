@@ -149,7 +149,7 @@ const ParameterLayout* layout_of(Worker& worker, uint64_t image, const std::stri
   const ParameterLayouts& layouts = worker.parts().parameter_layouts;
   const ParameterLayout* const found = layouts.find(image, kernel);
   if (found != nullptr) return found;
-  const HandleTable::Entry* const module = worker.parts().handles.find(image);
+  const HandleTable::Object* const module = worker.parts().handles.find(image);
   return module == nullptr ? nullptr : layouts.find(module->parent, kernel);
 }
 

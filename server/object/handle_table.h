@@ -20,7 +20,7 @@ namespace fargpu::server {
 
 class HandleTable {
  public:
-  struct Entry {
+  struct Object {
     void* handle = nullptr;
     uint64_t parent = 0;   // id; 0: none
     uint16_t context = 0;  // the context that it lives in; 0: none
@@ -38,16 +38,16 @@ class HandleTable {
 
   // INVALID_HANDLE for an unknown id and for one of another kind.
   CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) const;
-  const Entry* find(uint64_t id) const;
+  const Object* find(uint64_t id) const;
   // The context that the object lives in; 0: none, or there is no such object.
   uint16_t context_of(uint64_t id) const {
-    const Entry* const entry = find(id);
-    return entry == nullptr ? uint16_t{0} : entry->context;
+    const Object* const object = find(id);
+    return object == nullptr ? uint16_t{0} : object->context;
   }
   // INVALID_VALUE when the id is in use, malformed or of another kind, or the parent cannot be one
-  // or is not there; OUT_OF_MEMORY when the table is full. `entry.context`: the one in which it was
-  // made, also for a kind that outlives it.
-  CUresult add(rpc::HandleKind kind, uint64_t id, const Entry& entry);
+  // or is not there; OUT_OF_MEMORY when the table is full. `object.context`: the one in which it
+  // was made, also for a kind that outlives it.
+  CUresult add(rpc::HandleKind kind, uint64_t id, const Object& object);
   // The object, which is there, has another driver handle from now on. Not for streams.
   void replace(uint64_t id, void* handle);
   // The object ends, and its children.
@@ -57,12 +57,12 @@ class HandleTable {
 
   // The streams of a context, by driver handle; valid until the next change.
   std::span<void* const> streams(uint16_t context) const;
-  size_t size() const { return entries_.size(); }
+  size_t size() const { return objects_.size(); }
 
  private:
   const size_t max_objects_;
   std::function<void(const ObjectEnd&)> tell_;
-  std::unordered_map<uint64_t, Entry> entries_;
+  std::unordered_map<uint64_t, Object> objects_;
   std::unordered_multimap<uint64_t, uint64_t> children_;
   // by context: asked for at every synchronisation
   std::unordered_map<uint16_t, std::vector<void*>> streams_;

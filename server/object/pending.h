@@ -21,40 +21,40 @@ class PendingList {
   using Poll = InlineFunction<bool(), 192>;
   void add(Poll poll) {
     if (unused_.empty()) unused_.emplace_back();
-    list_.splice(list_.end(), unused_, unused_.begin());
-    list_.back() = {std::move(poll), Clock::now(), opcode_};
+    operations_.splice(operations_.end(), unused_, unused_.begin());
+    operations_.back() = {std::move(poll), Clock::now(), opcode_};
   }
-  bool empty() const { return list_.empty(); }
-  size_t size() const { return list_.size(); }
+  bool empty() const { return operations_.empty(); }
+  size_t size() const { return operations_.size(); }
 
   // Polls each once, oldest first; polls that return true are removed. Operations added by a poll
   // are polled, too. How many went.
   size_t poll() {
     size_t done = 0;
-    for (auto entry = list_.begin(); entry != list_.end();) {
-      if (!entry->poll()) {
-        ++entry;
+    for (auto operation = operations_.begin(); operation != operations_.end();) {
+      if (!operation->poll()) {
+        ++operation;
         continue;
       }
-      const auto over = entry++;
+      const auto over = operation++;
       over->poll.reset();
-      unused_.splice(unused_.begin(), list_, over);
+      unused_.splice(unused_.begin(), operations_, over);
       ++done;
     }
     return done;
   }
 
-  struct Entry {
+  struct Operation {
     Poll poll;
     Clock::time_point since{};
     uint16_t opcode = 0;
   };
   // Oldest first.
-  const std::list<Entry>& entries() const { return list_; }
+  const std::list<Operation>& operations() const { return operations_; }
 
  private:
-  std::list<Entry> list_;
-  std::list<Entry> unused_;  // that were polled to their end
+  std::list<Operation> operations_;
+  std::list<Operation> unused_;  // that were polled to their end
   uint16_t opcode_ = 0;
 };
 

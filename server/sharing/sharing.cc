@@ -137,7 +137,7 @@ CUresult Sharing::give_memory(const Export& given, PeerAnswer* answer, Fd* descr
 }
 
 CUresult Sharing::give_pool(const Export& given, PeerAnswer* answer, Fd* descriptor) {
-  const HandleTable::Entry* const pool = core_.handles.find(given.object.second);
+  const HandleTable::Object* const pool = core_.handles.find(given.object.second);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   int exported = -1;
   const CUresult result = core_.driver.cuMemPoolExportToShareableHandle(

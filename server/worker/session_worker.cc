@@ -105,11 +105,11 @@ Status SessionWorker::describe(const wire::FrameHeader& request) {
   inspection.setHostFunctions(static_cast<uint32_t>(parts_.host_gate.waiting()));
   inspection.setHelperCalls(static_cast<uint32_t>(parts_.completion.calls_under_way()));
   auto list = inspection.initWaits(static_cast<unsigned>(waits));
-  auto entry = pending.entries().begin();
-  for (unsigned i = 0; i < waits; ++i, ++entry) {
-    list[i].setOpcode(entry->opcode);
+  auto operation = pending.operations().begin();
+  for (unsigned i = 0; i < waits; ++i, ++operation) {
+    list[i].setOpcode(operation->opcode);
     list[i].setSeconds(
-        std::chrono::duration<double>(PendingList::Clock::now() - entry->since).count());
+        std::chrono::duration<double>(PendingList::Clock::now() - operation->since).count());
   }
   return frame.send(CUDA_SUCCESS);
 }

@@ -216,7 +216,7 @@ TEST_F(RegistrationCacheTest, HoldsUnderRandomUse) {
     ASSERT_LE(cache_.statistics().bytes, 10'000u);
   }
   held.clear();
-  EXPECT_EQ(memory_.live.size(), cache_.statistics().entries);
+  EXPECT_EQ(memory_.live.size(), cache_.statistics().ranges);
   EXPECT_EQ(memory_.live_bytes, cache_.statistics().bytes);
   cache_.clear();
   EXPECT_TRUE(memory_.live.empty());
