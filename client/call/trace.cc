@@ -91,24 +91,24 @@ using Buffer = fmt::basic_memory_buffer<char, 1024>;
 
 void append_value(Buffer& out, const Value& value, bool json) {
   auto to = std::back_inserter(out);
-  switch (value.kind) {
-    case Value::Kind::kUnsigned:
+  switch (value.type) {
+    case Value::Type::kUnsigned:
       fmt::format_to(to, "{}", value.bits);
       break;
-    case Value::Kind::kSigned:
+    case Value::Type::kSigned:
       fmt::format_to(to, "{}", static_cast<int64_t>(value.bits));
       break;
-    case Value::Kind::kFloat:
+    case Value::Type::kFloat:
       fmt::format_to(to, fmt::runtime(json ? "\"{}\"" : "{}"),
                      value.real);  // JSON knows no infinities
       break;
-    case Value::Kind::kPointer:
+    case Value::Type::kPointer:
       fmt::format_to(to, fmt::runtime(json ? "\"{:#x}\"" : "{:#x}"), value.bits);
       break;
-    case Value::Kind::kText:
+    case Value::Type::kText:
       append_json_text(out, {value.text, strnlen(value.text, kMaxText)});
       break;
-    case Value::Kind::kAbsent:
+    case Value::Type::kAbsent:
       fmt::format_to(to, "{}", json ? "\"...\"" : "...");
       break;
   }

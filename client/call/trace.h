@@ -24,7 +24,7 @@ namespace fargpu::client::trace {
 
 // One printed value. Texts are read while the call is on the stack.
 struct Value {
-  enum class Kind { kUnsigned, kSigned, kFloat, kPointer, kText, kAbsent } kind = Kind::kAbsent;
+  enum class Type { kUnsigned, kSigned, kFloat, kPointer, kText, kAbsent } type = Type::kAbsent;
   uint64_t bits = 0;
   double real = 0;
   const char* text = nullptr;
@@ -36,10 +36,10 @@ struct Argument {
 };
 
 inline Value pointer(const void* p) {
-  return {Value::Kind::kPointer, reinterpret_cast<uint64_t>(p)};
+  return {Value::Type::kPointer, reinterpret_cast<uint64_t>(p)};
 }
 inline Value text(const char* p) {
-  return p == nullptr ? pointer(p) : Value{Value::Kind::kText, 0, 0, p};
+  return p == nullptr ? pointer(p) : Value{Value::Type::kText, 0, 0, p};
 }
 
 template <typename T>
@@ -47,13 +47,13 @@ Value value(const T& v) {
   if constexpr (std::is_pointer_v<T>) {
     return pointer(reinterpret_cast<const void*>(v));
   } else if constexpr (std::is_floating_point_v<T>) {
-    return {Value::Kind::kFloat, 0, static_cast<double>(v)};
+    return {Value::Type::kFloat, 0, static_cast<double>(v)};
   } else if constexpr (std::is_enum_v<T> || std::is_signed_v<T>) {
-    return {Value::Kind::kSigned, static_cast<uint64_t>(static_cast<int64_t>(v))};
+    return {Value::Type::kSigned, static_cast<uint64_t>(static_cast<int64_t>(v))};
   } else if constexpr (std::is_same_v<T, CUdeviceptr>) {
-    return {v > 0xffff ? Value::Kind::kPointer : Value::Kind::kUnsigned, v};
+    return {v > 0xffff ? Value::Type::kPointer : Value::Type::kUnsigned, v};
   } else if constexpr (std::is_unsigned_v<T>) {
-    return {Value::Kind::kUnsigned, v};
+    return {Value::Type::kUnsigned, v};
   } else {
     return {};  // a struct by value
   }

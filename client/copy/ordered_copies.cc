@@ -155,9 +155,9 @@ Status OrderedCopies::on_delivery(uint64_t id, uint64_t offset, CUresult result,
   copy.moved += moved;
   if (copy.moved < copy.bytes) return {};
   if (copy.hold.acknowledge) {
-    queue({Task::Kind::kAcknowledge, id, 0, 0});
+    queue({Task::Action::kAcknowledge, id, 0, 0});
   } else if (copy.shown) {
-    queue({Task::Kind::kPublish, id, 0, 0});
+    queue({Task::Action::kPublish, id, 0, 0});
   } else {
     erase(found);
   }
@@ -174,7 +174,7 @@ Status OrderedCopies::on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUr
     if (offset != 0 || bytes != 0) return broken("fetch", id, "it has no bytes");
     copy.dropped = true;
     if (result == CUDA_SUCCESS) {
-      queue({Task::Kind::kAcknowledge, id, 0, 0});
+      queue({Task::Action::kAcknowledge, id, 0, 0});
     } else {
       erase(found);
     }
@@ -183,13 +183,13 @@ Status OrderedCopies::on_fetch(uint64_t id, uint64_t offset, uint64_t bytes, CUr
   if (result != CUDA_SUCCESS) {
     if (copy.moved == copy.bytes) return broken("fetch", id, "all of it was asked for");
     copy.dropped = true;
-    queue({Task::Kind::kGiveUp, id, 0, 0});
+    queue({Task::Action::kGiveUp, id, 0, 0});
     return {};
   }
   if (offset != copy.moved || bytes == 0 || bytes > copy.bytes - copy.moved)
     return broken("fetch", id, "bytes that it does not have");
   copy.moved += bytes;
-  queue({Task::Kind::kSend, id, offset, bytes});
+  queue({Task::Action::kSend, id, offset, bytes});
   return {};
 }
 
@@ -238,7 +238,7 @@ OrderedCopies::Task OrderedCopies::next() {
     tasks_.pop_front();
     const auto found = copies_.find(task.id);
     if (found == copies_.end()) continue;  // the session was lost meanwhile
-    if (task.kind == Task::Kind::kSend) {
+    if (task.action == Task::Action::kSend) {
       found->second.sent = task.offset + task.bytes;
       found->second.sending = true;
     }
@@ -293,7 +293,7 @@ void OrderedCopies::done(const Task& task, bool awaits_landing) {
   if (found == copies_.end()) return;
   Copy& copy = found->second;
   copy.sending = false;
-  if (task.kind != Task::Kind::kSend || lost_ || copy.landed ||
+  if (task.action != Task::Action::kSend || lost_ || copy.landed ||
       (!awaits_landing && copy.sent == copy.bytes))
     erase(found);
 }

@@ -70,12 +70,12 @@ class OrderedCopies {
 
   // What the thread that sends does next: it waits for that, does it, and says that it is done.
   struct Task {
-    enum class Kind : uint8_t {
+    enum class Action : uint8_t {
       kSend,         // bytes [offset, offset + bytes) of a fetch
       kGiveUp,       // the worker wants no more of a fetch
       kAcknowledge,  // the bytes of a delivery are there
       kPublish,      // they are in memory that device code has been able to reach since the call
-    } kind;
+    } action;
     uint64_t id, offset, bytes;
   };
   Task next();

@@ -72,7 +72,7 @@ class MovedHost {
   void unwatched(uint64_t address);
 
   Observers& observers_;
-  UserFaults moves_{UserFaults::Kind::kMoves}, keeps_{UserFaults::Kind::kKeeps};
+  UserFaults moves_{UserFaults::Mode::kMoves}, keeps_{UserFaults::Mode::kKeeps};
   std::mutex reporting_;  // while reports are taken; lock order: before mutex_
   std::mutex mutex_;      // lock order: before that of a Memory
   std::map<uint64_t, RegisteredRange> ranges_;  // guarded by mutex_, like all below

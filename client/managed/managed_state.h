@@ -16,7 +16,7 @@ struct ManagedState {
   ManagedMemory memory;
   Arenas arenas;
   FaultService faults{memory};
-  UserFaults user_faults{UserFaults::Kind::kWrites};
+  UserFaults user_faults{UserFaults::Mode::kWrites};
   std::once_flag served;  // their thread runs
   ManagedVariables variables{memory, faults};
 };

@@ -36,28 +36,28 @@ struct Move {
 constexpr unsigned long kMove = _IOWR(UFFDIO, 0x05, Move);  // UFFDIO_MOVE
 constexpr uint64_t kAllowHoles = uint64_t{1} << 1;          // UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES
 
-uint64_t features_of(UserFaults::Kind kind) {
-  switch (kind) {
-    case UserFaults::Kind::kAccesses:
+uint64_t features_of(UserFaults::Mode mode) {
+  switch (mode) {
+    case UserFaults::Mode::kAccesses:
       return UFFD_FEATURE_MINOR_SHMEM;
-    case UserFaults::Kind::kWrites:
+    case UserFaults::Mode::kWrites:
       return UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_PAGEFAULT_FLAG_WP | kProtectsFiles;
-    case UserFaults::Kind::kMoves:
+    case UserFaults::Mode::kMoves:
       return kCanMove | UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_REMAP |
              UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP;
-    case UserFaults::Kind::kKeeps:
+    case UserFaults::Mode::kKeeps:
       return kCanMove | UFFD_FEATURE_PAGEFAULT_FLAG_WP;
   }
   return 0;
 }
 
-struct uffdio_register registration(uint64_t address, uint64_t bytes, UserFaults::Kind kind) {
+struct uffdio_register registration(uint64_t address, uint64_t bytes, UserFaults::Mode mode) {
   struct uffdio_register range = {};
   range.range = {address, bytes};
-  const bool is_file = kind == UserFaults::Kind::kAccesses || kind == UserFaults::Kind::kWrites;
+  const bool is_file = mode == UserFaults::Mode::kAccesses || mode == UserFaults::Mode::kWrites;
   if (is_file) range.mode |= UFFDIO_REGISTER_MODE_MINOR;
-  if (kind != UserFaults::Kind::kAccesses) range.mode |= UFFDIO_REGISTER_MODE_WP;
-  if (kind == UserFaults::Kind::kWrites || kind == UserFaults::Kind::kMoves)
+  if (mode != UserFaults::Mode::kAccesses) range.mode |= UFFDIO_REGISTER_MODE_WP;
+  if (mode == UserFaults::Mode::kWrites || mode == UserFaults::Mode::kMoves)
     range.mode |= UFFDIO_REGISTER_MODE_MISSING;
   return range;
 }
@@ -69,7 +69,7 @@ Status try_read_only(int faults) {
   if (page == MAP_FAILED) return system_error("mmap", errno);
   const auto address = reinterpret_cast<uint64_t>(page);
   Status status;
-  struct uffdio_register range = registration(address, kPageBytes, UserFaults::Kind::kWrites);
+  struct uffdio_register range = registration(address, kPageBytes, UserFaults::Mode::kWrites);
   if (::ioctl(faults, UFFDIO_REGISTER, &range) != 0)
     status = system_error("userfaultfd of writes to memory files", errno);
   struct uffdio_continue pages = {};
@@ -84,7 +84,7 @@ Status try_read_only(int faults) {
 
 }  // namespace
 
-Result<Fd> UserFaults::open_descriptor(Kind kind) {
+Result<Fd> UserFaults::open_descriptor(Mode mode) {
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
   Fd made;
   // A process that may open the device may serve faults of system calls. The system call of the
@@ -99,22 +99,22 @@ Result<Fd> UserFaults::open_descriptor(Kind kind) {
   if (!made.valid()) return system_error("userfaultfd", errno);
   struct uffdio_api wanted = {};
   wanted.api = UFFD_API;
-  wanted.features = features_of(kind);
+  wanted.features = features_of(mode);
   if (::ioctl(made.get(), UFFDIO_API, &wanted) != 0) {
-    const bool moves = kind == Kind::kMoves || kind == Kind::kKeeps;
+    const bool moves = mode == Mode::kMoves || mode == Mode::kKeeps;
     return system_error(moves ? "userfaultfd that moves pages" : "userfaultfd of memory files",
                         errno);
   }
-  if (kind == Kind::kWrites) FARGPU_RETURN_IF_ERROR(try_read_only(made.get()));
+  if (mode == Mode::kWrites) FARGPU_RETURN_IF_ERROR(try_read_only(made.get()));
   return made;
 }
 
-Status UserFaults::probe(Kind kind) { return open_descriptor(kind).status(); }
+Status UserFaults::probe(Mode mode) { return open_descriptor(mode).status(); }
 
 bool UserFaults::open() {
   std::lock_guard lock(mutex_);
   if (is_open_) return true;
-  auto descriptor = open_descriptor(kind_);
+  auto descriptor = open_descriptor(mode_);
   auto wake = EventFd::create();
   if (!descriptor.ok() || !wake.ok()) return false;
   // Without it, memory whose descriptor the program closes would be read as it is in its file.
@@ -198,7 +198,7 @@ std::span<const UserFaults::Access> UserFaults::take(Accesses& found) {
 }
 
 bool UserFaults::watch(uint64_t address, size_t bytes) const {
-  struct uffdio_register range = registration(address, page_from(bytes), kind_);
+  struct uffdio_register range = registration(address, page_from(bytes), mode_);
   return control(UFFDIO_REGISTER, &range) == 0;
 }
 
@@ -277,7 +277,7 @@ size_t UserFaults::move(uint64_t to, uint64_t from, size_t bytes, int* error) co
   size_t done = 0;
   while (done < bytes) {
     Move pages = {to + done, from + done, bytes - done,
-                  kind_ == Kind::kKeeps ? kAllowHoles : uint64_t{0}, 0};
+                  mode_ == Mode::kKeeps ? kAllowHoles : uint64_t{0}, 0};
     if (control(kMove, &pages) == 0) return bytes;
     if (pages.moved > 0) {
       done += static_cast<size_t>(pages.moved);

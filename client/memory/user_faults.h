@@ -37,11 +37,11 @@ namespace fargpu::client {
 class UserFaults {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Kind : uint8_t { kAccesses, kWrites, kMoves, kKeeps };
-  explicit UserFaults(Kind kind = Kind::kAccesses) : kind_(kind) {}
+  enum class Mode : uint8_t { kAccesses, kWrites, kMoves, kKeeps };
+  explicit UserFaults(Mode mode = Mode::kAccesses) : mode_(mode) {}
   // OK: the system lets this process serve its faults, including faults of system calls. Otherwise
   // why not.
-  static Status probe(Kind kind = Kind::kAccesses);
+  static Status probe(Mode mode = Mode::kAccesses);
 
   // Before everything else; does nothing when it is open. False: the system refuses.
   bool open();
@@ -87,13 +87,13 @@ class UserFaults {
   bool is_watched(uint64_t page) const;
 
  private:
-  static Result<Fd> open_descriptor(Kind kind);
+  static Result<Fd> open_descriptor(Mode mode);
   // Calls of the descriptor, whose number the program may have closed. As ioctl(2) and read(2).
   int control(unsigned long request, void* argument) const;
   ssize_t read(void* bytes, size_t most) const;
   bool is_closed() const;
 
-  const Kind kind_;
+  const Mode mode_;
   std::mutex mutex_;      // of open()
   bool is_open_ = false;  // guarded by mutex_
   Fd faults_;

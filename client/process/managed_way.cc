@@ -14,7 +14,7 @@ Result<ManagedWay> choose_managed_way() {
     way.why = way.is_eager ? "FARGPU_MANAGED=eager" : "FARGPU_MANAGED=signal";
     return way;
   }
-  const Status faults = UserFaults::probe(UserFaults::Kind::kWrites);
+  const Status faults = UserFaults::probe(UserFaults::Mode::kWrites);
   if (!faults.ok() && mode == ManagedMode::kUserfaultfd)
     return Status(StatusCode::kUnsupported,
                   "FARGPU_MANAGED=userfaultfd: the system does not let this process serve its "

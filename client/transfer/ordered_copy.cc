@@ -91,17 +91,17 @@ void send_parts(Session& session, const OrderedCopies::Task& task) {
 }
 
 [[noreturn]] void send_copies(Session& session) {
-  using Kind = OrderedCopies::Task::Kind;
+  using Action = OrderedCopies::Task::Action;
   for (;;) {
     const OrderedCopies::Task task = session.ordered_copies.next();
-    if (task.kind == Kind::kSend) {
+    if (task.action == Action::kSend) {
       send_parts(session, task);
-    } else if (task.kind == Kind::kGiveUp) {
+    } else if (task.action == Action::kGiveUp) {
       send_fetched(session, task.id, 0, {});
     } else {
       // What comes behind the copy in its stream sees the bytes.
       const Submission submission(session);
-      if (task.kind == Kind::kAcknowledge) wire::fgDelivered(session, 0, task.id);
+      if (task.action == Action::kAcknowledge) wire::fgDelivered(session, 0, task.id);
       (void)session.channel().flush();
     }
     session.ordered_copies.done(task, session.channel().has_bulk_connection());

@@ -6,8 +6,9 @@ namespace fargpu::server {
 namespace {
 
 template <typename Shelves>
-auto find_kind(Shelves& shelves, const StreamStock::Kind& kind) {
-  return std::ranges::find_if(shelves, [&](const auto& shelf) { return shelf.kind == kind; });
+auto find_shelf(Shelves& shelves, const StreamStock::Attributes& attributes) {
+  return std::ranges::find_if(shelves,
+                              [&](const auto& shelf) { return shelf.attributes == attributes; });
 }
 
 }  // namespace
@@ -39,50 +40,52 @@ StreamStock::Stock StreamStock::first_stock(uint16_t context) const {
   if (driver.cuStreamGetFlags == nullptr || driver.cuStreamGetPriority == nullptr) return stock;
   const auto made = core_.handles.streams(context);
   for (void* const stream : made.first(std::min(made.size(), kMostAsked))) {
-    Kind kind;
-    if (driver.cuStreamGetFlags(static_cast<CUstream>(stream), &kind.flags) == CUDA_SUCCESS &&
-        driver.cuStreamGetPriority(static_cast<CUstream>(stream), &kind.priority) == CUDA_SUCCESS)
-      want(stock, kind);
+    Attributes attributes;
+    if (driver.cuStreamGetFlags(static_cast<CUstream>(stream), &attributes.flags) == CUDA_SUCCESS &&
+        driver.cuStreamGetPriority(static_cast<CUstream>(stream), &attributes.priority) ==
+            CUDA_SUCCESS)
+      want(stock, attributes);
   }
   return stock;
 }
 
-void StreamStock::want(Stock& stock, const Kind& kind) {
-  if (stock.shelves.size() < kMostKinds && find_kind(stock.shelves, kind) == stock.shelves.end())
-    stock.shelves.push_back({kind, {}});
+void StreamStock::want(Stock& stock, const Attributes& attributes) {
+  if (stock.shelves.size() < kMostShelves &&
+      find_shelf(stock.shelves, attributes) == stock.shelves.end())
+    stock.shelves.push_back({attributes, {}});
 }
 
 // What cannot be made is not tried again before a stream is taken.
 void StreamStock::fill(uint16_t context, Stock& stock) const {
   const CUgreenCtx green = core_.contexts.green(context);
   for (Shelf& shelf : stock.shelves) {
-    while (shelf.streams.size() < kOfAKind) {
+    while (shelf.streams.size() < kMostStreams) {
       CUstream made = nullptr;
-      if (make(green, shelf.kind, &made) != CUDA_SUCCESS) break;
+      if (make(green, shelf.attributes, &made) != CUDA_SUCCESS) break;
       shelf.streams.push_back(made);
     }
   }
 }
 
-CUresult StreamStock::make(CUgreenCtx green, const Kind& kind, CUstream* stream) const {
+CUresult StreamStock::make(CUgreenCtx green, const Attributes& attributes, CUstream* stream) const {
   const DriverTable& driver = core_.driver;
   if (green == nullptr) {
     return driver.cuStreamCreateWithPriority == nullptr
                ? CUDA_ERROR_NOT_SUPPORTED
-               : driver.cuStreamCreateWithPriority(stream, kind.flags, kind.priority);
+               : driver.cuStreamCreateWithPriority(stream, attributes.flags, attributes.priority);
   }
   return driver.cuGreenCtxStreamCreate == nullptr
              ? CUDA_ERROR_NOT_SUPPORTED
-             : driver.cuGreenCtxStreamCreate(stream, green, kind.flags, kind.priority);
+             : driver.cuGreenCtxStreamCreate(stream, green, attributes.flags, attributes.priority);
 }
 
-CUstream StreamStock::take(uint16_t context, const Kind& kind) {
+CUstream StreamStock::take(uint16_t context, const Attributes& attributes) {
   const auto found = stocks_.find(context);
   if (found == stocks_.end()) return nullptr;
   Stock& stock = found->second;
-  auto shelf = find_kind(stock.shelves, kind);
+  auto shelf = find_shelf(stock.shelves, attributes);
   if (shelf == stock.shelves.end()) {
-    want(stock, kind);
+    want(stock, attributes);
     set_filled(stock, false);
     return nullptr;
   }

@@ -24,15 +24,15 @@ namespace fargpu::server {
 
 class StreamStock {
  public:
-  struct Kind {
+  struct Attributes {
     unsigned flags = 0;
     int priority = 0;
-    bool operator==(const Kind&) const = default;
+    bool operator==(const Attributes&) const = default;
   };
-  static constexpr size_t kOfAKind = 4;
+  static constexpr size_t kMostStreams = 4;
   // Of a context: the two kinds of cuStreamCreate, and kinds that the program has made or
   // requested.
-  static constexpr size_t kMostKinds = 4;
+  static constexpr size_t kMostShelves = 4;
 
   explicit StreamStock(const Core& core) : core_(core) {}
   StreamStock(const StreamStock&) = delete;
@@ -41,12 +41,12 @@ class StreamStock {
   // No function is outstanding, and one is about to be. Leaves the current context as it is.
   void fill();
   // A stream of `context`, which belongs to the caller from now on; nullptr: there is none.
-  CUstream take(uint16_t context, const Kind& kind);
+  CUstream take(uint16_t context, const Attributes& attributes);
   void context_ended(const ContextEnd& end);
 
  private:
   struct Shelf {
-    Kind kind;
+    Attributes attributes;
     std::vector<CUstream> streams;
   };
   struct Stock {
@@ -54,9 +54,9 @@ class StreamStock {
     bool is_filled = false;
   };
   Stock first_stock(uint16_t context) const;
-  static void want(Stock& stock, const Kind& kind);
+  static void want(Stock& stock, const Attributes& attributes);
   void fill(uint16_t context, Stock& stock) const;
-  CUresult make(CUgreenCtx green, const Kind& kind, CUstream* stream) const;
+  CUresult make(CUgreenCtx green, const Attributes& attributes, CUstream* stream) const;
   void set_filled(Stock& stock, bool filled);
 
   const Core core_;

@@ -77,7 +77,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
 #ifdef __SANITIZE_THREAD__
       GTEST_SKIP() << "ThreadSanitizer does not see that a fault orders two threads";
 #endif
-      if (const Status status = UserFaults::probe(UserFaults::Kind::kWrites); !status.ok())
+      if (const Status status = UserFaults::probe(UserFaults::Mode::kWrites); !status.ok())
         GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
     }
     chunk_ = LocalChunk::make(uint64_t{16} << 20);
@@ -96,7 +96,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   std::unique_ptr<PageAccess> access() {
     if (GetParam() == Way::kSignals) return access_by_protection();
     // The thread lives as long as the process.
-    static auto& faults = *new UserFaults(UserFaults::Kind::kWrites);
+    static auto& faults = *new UserFaults(UserFaults::Mode::kWrites);
     static std::atomic<ManagedMemoryTest*> now;
     now = this;
     EXPECT_TRUE(faults.open());

@@ -30,7 +30,7 @@ class MovedHostTest : public testing::Test {
 #ifdef __SANITIZE_THREAD__
     GTEST_SKIP() << "ThreadSanitizer does not see that a fault orders two threads";
 #endif
-    if (const Status status = UserFaults::probe(UserFaults::Kind::kMoves); !status.ok())
+    if (const Status status = UserFaults::probe(UserFaults::Mode::kMoves); !status.ok())
       GTEST_SKIP() << "the system does not move pages for this process: " << status.message();
     // It and its threads live as long as the process.
     host_ = new MovedHost(*(observers_ = new Observers));

@@ -87,14 +87,14 @@ class OrderedCopiesTest : public testing::Test {
     sent.changed.wait(lock, [&sent] { return sent.taken; });
   }
   static void run(OrderedCopies& copies, Sent& sent) {
-    using Kind = OrderedCopies::Task::Kind;
+    using Action = OrderedCopies::Task::Action;
     for (;;) {
       const OrderedCopies::Task task = copies.next();
       const std::string name = std::to_string(task.id);
-      if (task.kind == Kind::kSend) send(copies, sent, task);
-      if (task.kind == Kind::kGiveUp) add(sent, name + ":" + std::to_string(task.offset) + ":");
-      if (task.kind == Kind::kAcknowledge) add(sent, name + " delivered");
-      if (task.kind == Kind::kPublish) add(sent, "published");
+      if (task.action == Action::kSend) send(copies, sent, task);
+      if (task.action == Action::kGiveUp) add(sent, name + ":" + std::to_string(task.offset) + ":");
+      if (task.action == Action::kAcknowledge) add(sent, name + " delivered");
+      if (task.action == Action::kPublish) add(sent, "published");
       copies.done(task, sent.beside);
     }
   }

@@ -35,7 +35,7 @@ struct RawPeer {
     segment.emplace(
         std::move(*transport::ShmSegment::adopt(Fd(::dup(descriptors[0].get())), offer.sizes)));
     transport::ShmSetupMessage answer;
-    answer.kind = transport::ShmSetupMessage::kAccept;
+    answer.type = transport::ShmSetupMessage::kAccept;
     FARGPU_CHECK(transport::send_with_descriptors(session.get(),
                                                   std::as_bytes(std::span(&answer, 1)), {}, soon())
                      .ok());

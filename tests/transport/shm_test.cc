@@ -60,7 +60,7 @@ void expect_refusal(const std::function<Fd()>& make, const std::string& part_of_
   auto [client, server] = unix_sockets();
   auto [room, peers_room] = unix_sockets();
   ShmSetupMessage offer;
-  offer.kind = ShmSetupMessage::kOffer;
+  offer.type = ShmSetupMessage::kOffer;
   offer.sizes = {1 << 16, 1 << 16};
   const Fd memory = make();
   ASSERT_TRUE(memory.valid());
@@ -77,7 +77,7 @@ void expect_refusal(const std::function<Fd()>& make, const std::string& part_of_
   ASSERT_TRUE(transport::receive_with_descriptors(
                   server.get(), std::as_writable_bytes(std::span(&answer, 1)), none, soon())
                   .ok());
-  EXPECT_EQ(answer.kind, ShmSetupMessage::kRefusal);
+  EXPECT_EQ(answer.type, ShmSetupMessage::kRefusal);
   EXPECT_NE(std::string(answer.reason).find(part_of_reason), std::string::npos);
   expect_in_step(client, server);
 }
@@ -107,7 +107,7 @@ TEST(ShmSetup, ClientRefusesMemoryThatCouldFault) {
 TEST(ShmSetup, OtherVersionsAreRefused) {
   auto [client, server] = unix_sockets();
   ShmSetupMessage offer;
-  offer.kind = ShmSetupMessage::kOffer;
+  offer.type = ShmSetupMessage::kOffer;
   offer.version = 999;
   ASSERT_TRUE(transport::send_with_descriptors(server.get(), std::as_bytes(std::span(&offer, 1)),
                                                {}, soon())

@@ -22,14 +22,14 @@ std::string reason_of(const Message& message) {
   return std::string(message.reason, ::strnlen(message.reason, sizeof message.reason));
 }
 
-Status check_kind(const Message& message, Message::Kind expected) {
+Status check_type(const Message& message, Message::Type expected) {
   if (message.magic != Message::kMagic ||
-      (message.kind != expected && message.kind != Message::kRefusal)) {
+      (message.type != expected && message.type != Message::kRefusal)) {
     return Status(StatusCode::kProtocol,
                   fmt::format("the peer sent {:#x}, {} while shared memory was set up",
-                              message.magic, message.kind));
+                              message.magic, message.type));
   }
-  if (message.kind == Message::kRefusal) {
+  if (message.type == Message::kRefusal) {
     return Status(StatusCode::kUnsupported,
                   fmt::format("the peer has no shared memory: {}", reason_of(message)));
   }
@@ -45,7 +45,7 @@ Status send_message(int socket, const Message& message, std::span<const int> des
 // Sends the reason to the peer, so that it does not wait, and returns it to the caller.
 Status refuse(int socket, const Status& why, Deadline deadline) {
   Message message;
-  message.kind = Message::kRefusal;
+  message.type = Message::kRefusal;
   why.message().copy(message.reason, sizeof message.reason - 1);
   FARGPU_RETURN_IF_ERROR(send_message(socket, message, {}, deadline));
   return Status(StatusCode::kUnsupported, why.message());
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Transport>> shm_serve(Fd& socket, const ShmRings& rings,
   auto made = make_server_parts(socket.get(), rings);
   if (!made.ok()) return refuse(socket.get(), made.status(), deadline);
   Message offer;
-  offer.kind = Message::kOffer;
+  offer.type = Message::kOffer;
   offer.sizes = {rings.to_server_bytes, rings.to_client_bytes};
   const int descriptors[] = {made->segment.descriptor(), made->peers_room.get()};
   FARGPU_RETURN_IF_ERROR(send_message(socket.get(), offer, descriptors, deadline));
@@ -125,7 +125,7 @@ Result<std::unique_ptr<Transport>> shm_serve(Fd& socket, const ShmRings& rings,
   std::vector<Fd> unwanted;
   FARGPU_RETURN_IF_ERROR(receive_with_descriptors(
       socket.get(), std::as_writable_bytes(std::span(&answer, 1)), unwanted, deadline));
-  FARGPU_RETURN_IF_ERROR(check_kind(answer, Message::kAccept));
+  FARGPU_RETURN_IF_ERROR(check_type(answer, Message::kAccept));
   if (!unwanted.empty())
     return Status(StatusCode::kProtocol, "the client sent descriptors of its own");
   made->segment.close_descriptor();
@@ -140,11 +140,11 @@ Result<std::unique_ptr<Transport>> shm_join(Fd& socket, const ShmOptions& option
   std::vector<Fd> descriptors;
   FARGPU_RETURN_IF_ERROR(receive_with_descriptors(
       socket.get(), std::as_writable_bytes(std::span(&offer, 1)), descriptors, deadline));
-  FARGPU_RETURN_IF_ERROR(check_kind(offer, Message::kOffer));
+  FARGPU_RETURN_IF_ERROR(check_type(offer, Message::kOffer));
   auto made = make_client_parts(socket.get(), offer, std::move(descriptors));
   if (!made.ok()) return refuse(socket.get(), made.status(), deadline);
   Message answer;
-  answer.kind = Message::kAccept;
+  answer.type = Message::kAccept;
   FARGPU_RETURN_IF_ERROR(send_message(socket.get(), answer, {}, deadline));
   made->segment.close_descriptor();
   return make_shm_transport(ShmEnd::kClient, std::move(made->segment), std::move(socket),

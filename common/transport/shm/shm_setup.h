@@ -16,11 +16,11 @@ struct ShmSetupMessage {
   static constexpr uint32_t kMagic = 0x4d534746;  // "FGSM" in memory order
   // of the layout of the memory and of the messages on the sockets
   static constexpr uint16_t kVersion = 1;
-  enum Kind : uint16_t { kOffer = 1, kAccept = 2, kRefusal = 3 };
+  enum Type : uint16_t { kOffer = 1, kAccept = 2, kRefusal = 3 };
 
   uint32_t magic = kMagic;
   uint16_t version = kVersion;
-  uint16_t kind = 0;
+  uint16_t type = 0;
   ShmSizes sizes{};       // of an offer
   char reason[232] = {};  // of a refusal; ends with a 0
 };
