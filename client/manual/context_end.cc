@@ -2,7 +2,7 @@
 
 #include "client/object/context.h"
 #include "client/object/context_storage.h"
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/managed.h"
 #include "client/transfer/pinned_memory.h"
@@ -11,8 +11,8 @@
 namespace fargpu::client {
 namespace {
 
-struct HeldWorkBefore {
-  static void context_ends(const Context& context) { HeldWork::finish_in(context); }
+struct CrossServerWorkBefore {
+  static void context_ends(const Context& context) { CrossServerWork::finish_in(context); }
 };
 
 struct MappedMemoryBefore {
@@ -27,7 +27,7 @@ struct MappedMemoryBefore {
 // By the names of types.yml.
 struct PartsBefore {
   interop::ContextStorage& context_storage = interop::ContextStorage::get_instance();
-  HeldWorkBefore held_work;
+  CrossServerWorkBefore cross_server_work;
   MappedMemoryBefore mapped_memory;
 };
 

@@ -122,7 +122,7 @@ CUresult HeldStreams::hold(Context& context, CUstream stream, Touched touched,
 
   touched.contexts.push_back(&context);
   auto under_way =
-      std::make_unique<HeldWork>(std::move(touched.contexts), std::move(touched.memory));
+      std::make_unique<CrossServerWork>(std::move(touched.contexts), std::move(touched.memory));
   std::lock_guard order(lane->order_);
   CUresult result = lane->make_word();
   if (result == CUDA_SUCCESS) result = before(*lane);

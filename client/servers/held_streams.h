@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "client/entry/own_streams.h"
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 
 namespace fargpu::client {
 
@@ -39,7 +39,7 @@ class Lane {
  private:
   friend class HeldStreams;
   struct Task {
-    std::unique_ptr<HeldWork> under_way;  // ends last
+    std::unique_ptr<CrossServerWork> under_way;  // ends last
     std::function<CUresult()> work;
     uint32_t count = 0;  // what opens the gate
   };
@@ -63,10 +63,10 @@ class HeldStreams {
  public:
   // Runs `before(lane)` at once, on this thread and before the gate; then the stream is held, until
   // work() has returned on a thread of this class. `context`: the stream's, which is current.
-  // `touched`: what the work needs besides (held_work.h).
+  // `touched`: what the work needs besides (cross_server_work.h).
   struct Touched {
     std::vector<const Context*> contexts;
-    std::vector<HeldWork::Range> memory{};
+    std::vector<CrossServerWork::Range> memory{};
   };
   static CUresult hold(Context& context, CUstream stream, Touched touched,
                        const std::function<CUresult(Lane&)>& before,

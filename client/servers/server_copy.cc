@@ -263,7 +263,7 @@ CUresult copy_between_servers(const Endpoint& dst, const Endpoint& src, const co
   }
   if (is_legacy(stream)) {
     HeldStreams::Touched touched = touched_by(copy);
-    const HeldWork under_way(std::move(touched.contexts), std::move(touched.memory));
+    const CrossServerWork under_way(std::move(touched.contexts), std::move(touched.memory));
     if (const CUresult result = wait_for_legacy(copy, stream); result != CUDA_SUCCESS)
       return result;
     return HeldStreams::borrow(*copy.dst_context,

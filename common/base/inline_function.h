@@ -21,13 +21,13 @@ class InlineFunction<Result(Arguments...), kBytes> {
   requires(!std::is_same_v<std::remove_cvref_t<F>, InlineFunction> &&
            std::is_invocable_r_v<Result, std::remove_cvref_t<F>&, Arguments...>)
       InlineFunction(F&& function) {  // NOLINT: implicit as std::function's; hides no constructor
-    using Held = std::remove_cvref_t<F>;
-    if constexpr (fits<Held>()) {
-      new (storage_) Held(std::forward<F>(function));
-      operations_ = &kInPlace<Held>;
+    using Target = std::remove_cvref_t<F>;
+    if constexpr (fits<Target>()) {
+      new (storage_) Target(std::forward<F>(function));
+      operations_ = &kInPlace<Target>;
     } else {
-      new (storage_) Held*(new Held(std::forward<F>(function)));
-      operations_ = &kOnHeap<Held>;
+      new (storage_) Target*(new Target(std::forward<F>(function)));
+      operations_ = &kOnHeap<Target>;
     }
   }
   InlineFunction(InlineFunction&& other) noexcept { take(other); }
@@ -46,41 +46,42 @@ class InlineFunction<Result(Arguments...), kBytes> {
     return operations_->call(storage_, std::forward<Arguments>(arguments)...);
   }
   void reset() {
-    if (const Operations* const held = std::exchange(operations_, nullptr)) held->destroy(storage_);
+    if (const Operations* const operations = std::exchange(operations_, nullptr))
+      operations->destroy(storage_);
   }
 
  private:
   struct Operations {
-    Result (*call)(void* held, Arguments&&... arguments);
-    void (*move)(void* from, void* to) noexcept;  // `from` holds nothing afterwards
-    void (*destroy)(void* held) noexcept;
+    Result (*call)(void* target, Arguments&&... arguments);
+    void (*move)(void* from, void* to) noexcept;  // `from` is empty afterwards
+    void (*destroy)(void* target) noexcept;
   };
-  template <typename Held>
+  template <typename Target>
   static constexpr bool fits() {
-    return sizeof(Held) <= kBytes && alignof(Held) <= alignof(void*) &&
-           std::is_nothrow_move_constructible_v<Held>;
+    return sizeof(Target) <= kBytes && alignof(Target) <= alignof(void*) &&
+           std::is_nothrow_move_constructible_v<Target>;
   }
-  template <typename Held>
-  static Held& in_place(void* held) {
-    return *std::launder(static_cast<Held*>(held));
+  template <typename Target>
+  static Target& in_place(void* target) {
+    return *std::launder(static_cast<Target*>(target));
   }
-  template <typename Held>
+  template <typename Target>
   static constexpr Operations kInPlace{
-      [](void* held, Arguments&&... arguments) -> Result {
-        return in_place<Held>(held)(std::forward<Arguments>(arguments)...);
+      [](void* target, Arguments&&... arguments) -> Result {
+        return in_place<Target>(target)(std::forward<Arguments>(arguments)...);
       },
       [](void* from, void* to) noexcept {
-        new (to) Held(std::move(in_place<Held>(from)));
-        std::destroy_at(&in_place<Held>(from));
+        new (to) Target(std::move(in_place<Target>(from)));
+        std::destroy_at(&in_place<Target>(from));
       },
-      [](void* held) noexcept { std::destroy_at(&in_place<Held>(held)); }};
-  template <typename Held>
+      [](void* target) noexcept { std::destroy_at(&in_place<Target>(target)); }};
+  template <typename Target>
   static constexpr Operations kOnHeap{
-      [](void* held, Arguments&&... arguments) -> Result {
-        return (*in_place<Held*>(held))(std::forward<Arguments>(arguments)...);
+      [](void* target, Arguments&&... arguments) -> Result {
+        return (*in_place<Target*>(target))(std::forward<Arguments>(arguments)...);
       },
-      [](void* from, void* to) noexcept { new (to) Held*(in_place<Held*>(from)); },
-      [](void* held) noexcept { delete in_place<Held*>(held); }};
+      [](void* from, void* to) noexcept { new (to) Target*(in_place<Target*>(from)); },
+      [](void* target) noexcept { delete in_place<Target*>(target); }};
 
   void take(InlineFunction& other) {
     operations_ = std::exchange(other.operations_, nullptr);

@@ -326,7 +326,7 @@ Status Daemon::Impl::on_open_job(Handshake& handshake) {
   FARGPU_RETURN_IF_ERROR(check_opener(hello, rules));
   if (draining) return draining_status();
   FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket, keeper.open(hello, handshake.peer()));
-  keeper.hold(ticket, handshake.take_socket(), handshake.header().sequence);
+  keeper.attach(ticket, handshake.take_socket(), handshake.header().sequence);
   return Status();
 }
 

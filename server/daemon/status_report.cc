@@ -48,7 +48,7 @@ void fill(schema::JobInfo::Builder info, const Job& job, const std::vector<Unit>
     used.set(i, job.memory ? job.memory->used(i) : 0);
   }
   info.setMemoryLimitBytes(job.grant.memory_bytes);
-  info.setHeld(job.held);
+  info.setHeld(job.connected);
   info.setSeconds(seconds_since(job.since));
   info.setEndsInSeconds(job.grant.ends ? std::max(0.0, -seconds_since(*job.grant.ends)) : -1.0);
 }

@@ -67,6 +67,6 @@ class GraphBase {
 };
 
 // The entry of a graph in the handle table: the part that keeps it shares it.
-using BaseHolder = std::shared_ptr<GraphBase>;
+using SharedBase = std::shared_ptr<GraphBase>;
 
 }  // namespace fargpu::server

@@ -300,10 +300,10 @@ CUresult GraphEditor::add_moved_child(schema::graph::MovedChild::Reader child, C
                                       MadeNode* made) {
   if (driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // It has a half already where it has allocations.
-  BaseHolder* holder = nullptr;
+  SharedBase* shared = nullptr;
   const bool is_there = child.getGraph() != 0 && find(parts_, rpc::HandleKind::kGraph,
-                                                      child.getGraph(), &holder) == CUDA_SUCCESS;
-  std::shared_ptr<GraphBase> base = is_there ? *holder : GraphBase::make(parts_);
+                                                      child.getGraph(), &shared) == CUDA_SUCCESS;
+  std::shared_ptr<GraphBase> base = is_there ? *shared : GraphBase::make(parts_);
   if (base == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   if (base->get() == nullptr || base->get() == graph) return CUDA_ERROR_NOT_SUPPORTED;
   CUresult result = edit(child.getNodes(), base->made(), base->early(), depth + 1);

@@ -42,12 +42,12 @@ Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const st
   return ticket;
 }
 
-void JobKeeper::hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence) {
+void JobKeeper::attach(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence) {
   notice_dead_peers(socket.get());
-  std::shared_ptr<JobHolder> holder;
+  std::shared_ptr<JobConnection> connection;
   try {
-    holder = std::make_shared<JobHolder>(loop_, std::move(socket), [this, id = ticket.id] {
-      holders_.erase(id);
+    connection = std::make_shared<JobConnection>(loop_, std::move(socket), [this, id = ticket.id] {
+      connections_.erase(id);
       log::info("event=job-released job={}", id_text(id));
       jobs_.release(id);
     });
@@ -55,9 +55,9 @@ void JobKeeper::hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t seq
     jobs_.release(ticket.id);
     throw;
   }
-  holders_[ticket.id] = holder;
+  connections_[ticket.id] = connection;
   const Grant& grant = jobs_.find(ticket.id)->grant;
-  holder->start(
+  connection->start(
       encode_job_opened(sequence, ticket, daemon_id(), uuids_of(placement_.units(), grant.units)));
 }
 
@@ -125,7 +125,7 @@ void JobKeeper::arm_timer() {
 }
 
 void JobKeeper::close() {
-  for (const auto& [job, holder] : holders_) holder->close();
+  for (const auto& [job, connection] : connections_) connection->close();
   timer_.cancel();
 }
 

@@ -1,5 +1,5 @@
 // JobKeeper: the daemon's jobs, with the resources of a job that jobs.h does not know: the
-// connection that holds it, its memory page, the timer of its grace time. On the daemon's event
+// connection that keeps it, its memory page, the timer of its grace time. On the daemon's event
 // loop.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #include "common/base/fd.h"
 #include "server/handover/hello.h"
-#include "server/job/job_holder.h"
+#include "server/job/job_connection.h"
 #include "server/job/jobs.h"
 
 namespace fargpu::server {
@@ -33,10 +33,10 @@ class JobKeeper {
   const Jobs& jobs() const { return jobs_; }
   const Job* find(uint64_t job) { return jobs_.find(job); }
 
-  // A job that lasts as long as the connection that hold() gets. The errors of Jobs::open().
+  // A job that lasts as long as the connection that attach() gets. The errors of Jobs::open().
   Result<bootstrap::JobTicket> open(const HelloRequest& hello, const std::string& peer);
   // Answers with the job's ticket and its GPUs.
-  void hold(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence);
+  void attach(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence);
   // A session's seat, with the job's memory page made. The errors of Jobs::enter().
   Result<Jobs::Seat> enter(const HelloRequest& hello, const std::string& peer);
   void leave(const Jobs::Seat& seat);
@@ -59,7 +59,7 @@ class JobKeeper {
   const Rules rules_;
   const std::function<void(uint64_t job)> blind_;
   Jobs jobs_;
-  std::map<uint64_t, std::shared_ptr<JobHolder>> holders_;  // of opened jobs
+  std::map<uint64_t, std::shared_ptr<JobConnection>> connections_;  // of opened jobs
   boost::asio::steady_timer timer_;
 };
 

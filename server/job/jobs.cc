@@ -124,14 +124,14 @@ Status Jobs::place_view(Job& job) {
 Result<uint64_t> Jobs::open(const bootstrap::SessionKey& key, const JobRequest& request, Time now) {
   FARGPU_ASSIGN_OR_RETURN(Job* const job,
                           make(Job::Kind::kOpened, key, request, Purpose::kUse, now));
-  job->held = true;
+  job->connected = true;
   return job->id;
 }
 
 void Jobs::release(uint64_t id) {
   Job* const job = find(id);
   if (job == nullptr) return;
-  job->held = false;
+  job->connected = false;
   if (job->sessions == 0) end(id, "the program has ended");
 }
 
@@ -204,7 +204,7 @@ void Jobs::leave(const Seat& seat, Time now) {
 }
 
 void Jobs::end_if_unused(Job& job, Time now) {
-  if (job.sessions > 0 || job.held) return;
+  if (job.sessions > 0 || job.connected) return;
   if (!job.placed && job.observers > 0) return;
   if (job.placed && job.kind == Job::Kind::kShared && rules_.grace.count() > 0) {
     if (!job.grant.ends) job.grant.ends = now + rules_.grace;

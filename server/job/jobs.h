@@ -2,7 +2,7 @@
 // owns a grant (GPUs and memory), and its sessions use it. Pure logic: no clock, no system call, no
 // lock; one thread.
 //
-//   opened   by `fargpu run`, whose connection holds it: it ends when that has ended and its last
+//   opened   by `fargpu run`, whose connection keeps it: it ends when that has ended and its last
 //            session too
 //   shared   made by the first session that showed a key of the client's own: it ends a grace time
 //            after its last session, so that another process of the program may come. In that time
@@ -51,7 +51,7 @@ struct Job {
   bool placed = false;                     // else a view
   Grant grant;                             // `ends`: of kShared without a session
   Time since;
-  bool held = false;                // kOpened: its connection is there
+  bool connected = false;           // kOpened: its connection is there
   std::vector<bool> slots;          // of its sessions: taken or free
   size_t sessions = 0;              // how many are taken
   size_t observers = 0;             // management sessions, of which a view has some
@@ -76,7 +76,7 @@ class Jobs {
   Jobs(Placement& placement, IdSequence& ids, const Rules& rules, OnChange on_change = nullptr)
       : placement_(placement), ids_(ids), rules_(rules), on_change_(std::move(on_change)) {}
 
-  // A connection opens a job, and holds it until release(). The errors of Placement::place().
+  // A connection opens a job, and keeps it until release(). The errors of Placement::place().
   Result<uint64_t> open(const bootstrap::SessionKey& key, const JobRequest& request, Time now);
   // An unknown job is nothing; likewise below.
   void release(uint64_t job);

@@ -43,7 +43,7 @@ CUresult CopyCall::order() const {
   CopyFences& fences = worker.parts().copy_fences;
   // What the application submits to let the stream go on must not wait for the stream.
   if (copy.order != copy::Order::kOwnStream &&
-      (fences.held() || worker.parts().host_gate.outstanding())) {
+      (fences.any_value_wait() || worker.parts().host_gate.outstanding())) {
     return CUDA_SUCCESS;
   }
   return fences.add(stream, copy.order == copy::Order::kReturned);

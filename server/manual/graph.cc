@@ -70,7 +70,7 @@ ExecutableGraph* find_graph(Worker& worker, uint64_t id) {
 CUresult find_base(Worker& worker, uint64_t id, std::shared_ptr<GraphBase>* base) {
   void* found = nullptr;
   const CUresult result = worker.parts().handles.find(rpc::HandleKind::kGraph, id, &found);
-  if (result == CUDA_SUCCESS) *base = *static_cast<BaseHolder*>(found);
+  if (result == CUDA_SUCCESS) *base = *static_cast<SharedBase*>(found);
   return result;
 }
 
@@ -78,7 +78,7 @@ CUresult find_base(Worker& worker, uint64_t id, std::shared_ptr<GraphBase>* base
 CUresult base_of(Worker& worker, uint64_t id, std::shared_ptr<GraphBase>* base) {
   if (find_base(worker, id, base) == CUDA_SUCCESS) return CUDA_SUCCESS;
   SessionParts& parts = worker.parts();
-  auto made = std::make_shared<BaseHolder>(GraphBase::make(parts_of(parts)));
+  auto made = std::make_shared<SharedBase>(GraphBase::make(parts_of(parts)));
   if (*made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = worker.add(rpc::HandleKind::kGraph, id, made.get(), 0);
   if (result != CUDA_SUCCESS) return result;
@@ -280,7 +280,8 @@ Status manual_fgGraphLaunch(Worker& worker, const Request& request) {
     } else {
       graph->note_launch({stream.context, stream.handle});
       if (graph->places().waits)
-        parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
+        parts.completion.keep(UntilPassed{stream.context, stream.handle},
+                              parts.copy_fences.value_wait());
       for (const CUdeviceptr address : graph->leaves()) parts.memory.left_by_graph(address);
       for (const CUdeviceptr address : graph->frees()) parts.memory.freed_by_graph(address);
     }

@@ -166,15 +166,16 @@ namespace {
 using schema::is_wait;
 
 // A wait is in the stream now.
-void hold_until_passed(SessionParts& parts, const FrameStream& stream) {
+void count_until_passed(SessionParts& parts, const FrameStream& stream) {
   if (parts.contexts.enter(stream.context) == CUDA_SUCCESS)
-    parts.completion.keep(UntilPassed{stream.context, stream.handle}, parts.copy_fences.hold());
+    parts.completion.keep(UntilPassed{stream.context, stream.handle},
+                          parts.copy_fences.value_wait());
 }
 
 // The driver's answer to the call that puts one into the stream.
 template <typename Arguments>
 Status waits(Worker& worker, const Request& request, const Arguments& given, CUresult result) {
-  if (result == CUDA_SUCCESS) hold_until_passed(worker.parts(), given.submission.stream());
+  if (result == CUDA_SUCCESS) count_until_passed(worker.parts(), given.submission.stream());
   return answer(worker, request, result);
 }
 

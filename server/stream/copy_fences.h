@@ -50,20 +50,20 @@ class CopyFences {
   }
   // A wait for a value is in a stream: while there is one, streams may need an action of the
   // application to continue.
-  class Hold {
+  class ValueWait {
    public:
-    explicit Hold(CopyFences& fences) : fences_(&fences) { ++fences.holds_; }
-    Hold(Hold&& other) noexcept : fences_(std::exchange(other.fences_, nullptr)) {}
-    Hold& operator=(Hold&&) = delete;
-    ~Hold() {
-      if (fences_ != nullptr) --fences_->holds_;
+    explicit ValueWait(CopyFences& fences) : fences_(&fences) { ++fences.value_waits_; }
+    ValueWait(ValueWait&& other) noexcept : fences_(std::exchange(other.fences_, nullptr)) {}
+    ValueWait& operator=(ValueWait&&) = delete;
+    ~ValueWait() {
+      if (fences_ != nullptr) --fences_->value_waits_;
     }
 
    private:
     CopyFences* fences_;
   };
-  Hold hold() { return Hold(*this); }
-  bool held() const { return holds_ != 0; }
+  ValueWait value_wait() { return ValueWait(*this); }
+  bool any_value_wait() const { return value_waits_ != 0; }
   // Drops fences whose events are done.
   void poll() {
     if (!fences_.empty()) drop_what_is_over();
@@ -117,7 +117,7 @@ class CopyFences {
   StreamEvents& events_;
   std::vector<Fence> fences_;  // two a stream at most, the older one first
   uint64_t newest_ = 0;
-  uint64_t holds_ = 0;
+  uint64_t value_waits_ = 0;
   size_t returned_ = 0;                          // how many fences are of kReturned
   std::unordered_map<Key, Seen, KeyHash> seen_;  // streams that got work since there are fences
 };

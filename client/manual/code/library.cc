@@ -6,7 +6,7 @@
 #include "client/image/twins.h"
 #include "client/manual/common.h"
 #include "client/process/process.h"
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {
@@ -66,11 +66,11 @@ CUresult manual_cuLibraryUnload(CUlibrary library) {
   if (const CUresult result = find(target, library, &record); result != CUDA_SUCCESS) return result;
   for (const auto& [number, twin] : record->twins) {
     const ContextScope none(nullptr);
-    HeldWork::finish_with_variables_of(twin);
+    CrossServerWork::finish_with_variables_of(twin);
     (void)call_cuLibraryUnload(*Process::get().session(number), 0,
                                reinterpret_cast<CUlibrary>(twin));
   }
-  HeldWork::finish_with_variables_of(record->id);
+  CrossServerWork::finish_with_variables_of(record->id);
   return unload_with_variables(target.session, record->id, [&] {
     return call_cuLibraryUnload(target.session, target.context, library);
   });

@@ -3,7 +3,7 @@
 
 #include "client/image/load.h"
 #include "client/manual/common.h"
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 #include "client/transfer/managed.h"
 
 namespace fargpu::client {
@@ -36,7 +36,7 @@ CUresult manual_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned
 
 CUresult manual_cuModuleUnload(CUmodule hmod) {
   const CallTarget target = CallTarget::of(hmod);
-  HeldWork::finish_with_variables_of(reinterpret_cast<uint64_t>(hmod));
+  CrossServerWork::finish_with_variables_of(reinterpret_cast<uint64_t>(hmod));
   return unload_with_variables(target.session, reinterpret_cast<uint64_t>(hmod), [&] {
     return call_cuModuleUnload(target.session, target.context, hmod);
   });

@@ -5,7 +5,7 @@
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 #include "client/transfer/copy.h"
 #include "client/transfer/exposure.h"
 #include "client/transfer/managed.h"
@@ -15,10 +15,10 @@ namespace {
 
 // Work between servers that uses the memory at `pointer`.
 void finish_work_with(CUdeviceptr pointer) {
-  if (!HeldWork::any()) [[likely]]
+  if (!CrossServerWork::any()) [[likely]]
     return;
   if (const auto region = Process::get().tables()->device_memory.find(pointer))
-    HeldWork::finish_with({region->base, region->bytes});
+    CrossServerWork::finish_with({region->base, region->bytes});
 }
 
 // Takes the region out of the table, frees it by `call`, and puts it back when that failed. The

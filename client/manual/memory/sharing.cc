@@ -9,7 +9,7 @@
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
 #include "client/process/process.h"
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 #include "common/base/log.h"
 #include "generated/client/wire/internal.h"
 
@@ -218,7 +218,7 @@ CUresult manual_cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, un
 CUresult manual_cuIpcCloseMemHandle(CUdeviceptr dptr) {
   const CallTarget target = CallTarget::of_memory(dptr);
   if (const auto region = target.session.device_memory.find(dptr))
-    HeldWork::finish_with({region->base, region->bytes});
+    CrossServerWork::finish_with({region->base, region->bytes});
   const Taken taken = take_opened(target.session, dptr);
   const CUresult result = wire::fgIpcCloseMemory(target.session, target.context, dptr);
   if (!taken.region) return result;

@@ -4,7 +4,7 @@
 #include "client/manual/common.h"
 #include "client/memory/memory_source.h"
 #include "client/memory/reserve.h"
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 
 namespace fargpu::client {
 namespace {
@@ -119,7 +119,7 @@ CUresult manual_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 }
 
 CUresult manual_cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  HeldWork::finish_with({ptr, size});
+  CrossServerWork::finish_with({ptr, size});
   const CallTarget target = CallTarget::of_memory(ptr);
   if (is_managed(target.session, ptr)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = wire::cuMemUnmap(target.session, target.context, ptr, size);

@@ -19,14 +19,14 @@
 namespace fargpu::transport {
 namespace {
 
-// Frames that arrive faster than the link carries them are held here, up to this many bytes; beyond
-// that they stay in the inner transport.
-constexpr size_t kMostHeldBytes = 64 << 20;
+// Frames that arrive faster than the link carries them are delayed here, up to this many bytes;
+// beyond that they stay in the inner transport.
+constexpr size_t kMostDelayedBytes = 64 << 20;
 
 // Takes frames in and notes when they are due.
-class Holder final : public FrameHandler {
+class DelayQueue final : public FrameHandler {
  public:
-  explicit Holder(const LinkSettings& settings) : rtt_(settings.rtt), schedule_(settings) {}
+  explicit DelayQueue(const LinkSettings& settings) : rtt_(settings.rtt), schedule_(settings) {}
 
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header, Bytes) override {
     begun_ = Clock::now();
@@ -62,7 +62,7 @@ class EmulatedLink final : public Transport {
         name_(fmt::format("{}, emulated link {}", inner_->describe(), settings.to_string())),
         timer_(std::move(timer)),
         poller_(std::move(poller)),
-        holder_(settings),
+        delayed_(settings),
         sender_(*inner_, settings, std::move(way)) {}
   ~EmulatedLink() override { close(); }
 
@@ -98,7 +98,7 @@ class EmulatedLink final : public Transport {
       auto delivered = deliver_due(handler);
       if (!delivered.ok()) return lose(delivered.status());
       if (*delivered > 0) return delivered;
-      LinkQueue& queue = holder_.queue;
+      LinkQueue& queue = delayed_.queue;
       if (queue.empty() && !inner_end_.ok()) return lose(inner_end_);
       if (woken_.exchange(false)) return size_t{0};
       const auto now = Clock::now();
@@ -127,9 +127,9 @@ class EmulatedLink final : public Transport {
   int poll_descriptor() const override { return poller_.get(); }
   bool arm() override {
     if (loss_.happened()) return false;
-    const LinkQueue& queue = holder_.queue;
+    const LinkQueue& queue = delayed_.queue;
     if (queue.empty()) return inner_end_.ok() && inner_->arm();
-    const auto left = holder_.queue.front().due - Clock::now();
+    const auto left = delayed_.queue.front().due - Clock::now();
     if (left <= Clock::duration::zero() || (may_take_in() && !inner_->arm())) return false;
     set_timer(left);
     return timer_set_ = true;
@@ -157,15 +157,15 @@ class EmulatedLink final : public Transport {
     return loss_.record(std::move(why), [this] { inner_->close(); });
   }
 
-  bool may_take_in() const { return inner_end_.ok() && holder_.queue.bytes() < kMostHeldBytes; }
+  bool may_take_in() const { return inner_end_.ok() && delayed_.queue.bytes() < kMostDelayedBytes; }
   void take_in(Deadline until) {
     if (!may_take_in()) return;
-    inner_end_ = inner_->receive(holder_, until).status();
+    inner_end_ = inner_->receive(delayed_, until).status();
   }
 
   // Fills the handler's memory for the bulk of the next frame before the frame is due.
   Status place_bulk(FrameHandler& handler) {
-    LinkFrame& frame = holder_.queue.front();
+    LinkFrame& frame = delayed_.queue.front();
     if (frame.header.bulk_bytes == 0 || bulk_placed_) return Status();
     FARGPU_ASSIGN_OR_RETURN(placed_bulk_, handler.bulk_buffer(frame.header, frame.body.span()));
     if (placed_bulk_.size() != frame.header.bulk_bytes) {
@@ -180,7 +180,7 @@ class EmulatedLink final : public Transport {
 
   Result<size_t> deliver_due(FrameHandler& handler) {
     size_t delivered = 0;
-    LinkQueue& queue = holder_.queue;
+    LinkQueue& queue = delayed_.queue;
     while (!queue.empty() && queue.front().due <= Clock::now()) {
       FARGPU_RETURN_IF_ERROR(place_bulk(handler));
       LinkFrame& frame = queue.front();
@@ -208,7 +208,7 @@ class EmulatedLink final : public Transport {
   Fd timer_,
       poller_;  // epoll over the timer and the inner transport; -1 when that has no descriptor
   // These belong to the receiving thread.
-  Holder holder_;
+  DelayQueue delayed_;
   Status inner_end_;
   bool bulk_placed_ = false, timer_set_ = false;
   std::span<std::byte> placed_bulk_;

@@ -1,4 +1,4 @@
-#include "server/job/job_holder.h"
+#include "server/job/job_connection.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,13 +12,13 @@ namespace fargpu::server {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-JobHolder::JobHolder(asio::io_context& loop, Fd socket, std::function<void()> on_end)
+JobConnection::JobConnection(asio::io_context& loop, Fd socket, std::function<void()> on_end)
     : socket_(loop), on_end_(std::move(on_end)) {
   socket_.assign(socket.get());
   (void)socket.release();
 }
 
-void JobHolder::start(std::vector<std::byte> answer) {
+void JobConnection::start(std::vector<std::byte> answer) {
   answer_ = std::move(answer);
   asio::async_write(socket_, asio::buffer(answer_),
                     [self = shared_from_this()](const error_code& error, size_t) {
@@ -27,17 +27,17 @@ void JobHolder::start(std::vector<std::byte> answer) {
                     });
 }
 
-void JobHolder::wait_for_end() {
+void JobConnection::wait_for_end() {
   socket_.async_read_some(asio::buffer(unexpected_),
                           [self = shared_from_this()](const error_code&, size_t) { self->end(); });
 }
 
-void JobHolder::close() {
+void JobConnection::close() {
   on_end_ = nullptr;
   end();
 }
 
-void JobHolder::end() {
+void JobConnection::end() {
   error_code ignored;
   socket_.close(ignored);
   if (const auto on_end = std::exchange(on_end_, nullptr)) on_end();

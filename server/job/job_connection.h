@@ -1,4 +1,4 @@
-// The connection that holds an opened job: it says nothing after its first frame, and its end is
+// The connection that keeps an opened job: it says nothing after its first frame, and its end is
 // the end of the program that was started with it. On the daemon's event loop.
 //
 // Keeps itself alive until the connection ends, or close().
@@ -14,10 +14,10 @@
 
 namespace fargpu::server {
 
-class JobHolder : public std::enable_shared_from_this<JobHolder> {
+class JobConnection : public std::enable_shared_from_this<JobConnection> {
  public:
   // `on_end`: the connection has ended, or said something; called once, unless close() came first.
-  JobHolder(boost::asio::io_context& loop, Fd socket, std::function<void()> on_end);
+  JobConnection(boost::asio::io_context& loop, Fd socket, std::function<void()> on_end);
   // Sends the answer to OpenJob, then waits for the end.
   void start(std::vector<std::byte> answer);
   void close();

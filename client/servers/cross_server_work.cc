@@ -1,4 +1,4 @@
-#include "client/servers/held_work.h"
+#include "client/servers/cross_server_work.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -11,19 +11,19 @@
 namespace fargpu::client {
 
 // Never destroyed: threads use it until the process ends.
-struct HeldWork::Table {
+struct CrossServerWork::Table {
   std::mutex mutex;
   std::condition_variable fewer;
-  std::vector<const HeldWork*> works;
+  std::vector<const CrossServerWork*> works;
   uint64_t begun = 0;
 };
 
-HeldWork::Table& HeldWork::table() {
+CrossServerWork::Table& CrossServerWork::table() {
   static auto& made = *new Table;
   return made;
 }
 
-HeldWork::HeldWork(std::vector<const Context*> contexts, std::vector<Range> memory)
+CrossServerWork::CrossServerWork(std::vector<const Context*> contexts, std::vector<Range> memory)
     : contexts_(std::move(contexts)), memory_(std::move(memory)) {
   Table& all = table();
   std::lock_guard lock(all.mutex);
@@ -32,7 +32,7 @@ HeldWork::HeldWork(std::vector<const Context*> contexts, std::vector<Range> memo
   count_.store(all.works.size(), std::memory_order_release);
 }
 
-HeldWork::~HeldWork() {
+CrossServerWork::~CrossServerWork() {
   Table& all = table();
   std::lock_guard lock(all.mutex);
   std::erase(all.works, this);
@@ -40,7 +40,7 @@ HeldWork::~HeldWork() {
   all.fewer.notify_all();
 }
 
-bool HeldWork::touches(const Context* context, const Range& memory) const {
+bool CrossServerWork::touches(const Context* context, const Range& memory) const {
   if (context != nullptr)
     return std::find(contexts_.begin(), contexts_.end(), context) != contexts_.end();
   return std::any_of(memory_.begin(), memory_.end(), [&](const Range& own) {
@@ -48,20 +48,20 @@ bool HeldWork::touches(const Context* context, const Range& memory) const {
   });
 }
 
-void HeldWork::finish(const Context* context, const Range& memory) {
+void CrossServerWork::finish(const Context* context, const Range& memory) {
   // The work may wait for what this thread has put into streams.
   Process::get().for_each_session([](Session& session) { (void)session.channel().flush(); });
   Table& all = table();
   std::unique_lock lock(all.mutex);
   const uint64_t last = all.begun;
   all.fewer.wait(lock, [&] {
-    return std::none_of(all.works.begin(), all.works.end(), [&](const HeldWork* each) {
+    return std::none_of(all.works.begin(), all.works.end(), [&](const CrossServerWork* each) {
       return each->number_ <= last && each->touches(context, memory);
     });
   });
 }
 
-void HeldWork::finish_with_all_of(uint64_t image) {
+void CrossServerWork::finish_with_all_of(uint64_t image) {
   Tables& tables = *Process::get().tables();
   std::vector<Region> variables;
   tables.device_memory.for_each([&](const Region& region) {

@@ -16,16 +16,16 @@ namespace fargpu::client {
 
 struct Context;
 
-class HeldWork {
+class CrossServerWork {
  public:
   struct Range {
     uint64_t begin, bytes;
   };
   // Under way from now on until this ends. Device memory by its addresses, which name one server.
-  explicit HeldWork(std::vector<const Context*> contexts, std::vector<Range> memory = {});
-  ~HeldWork();
-  HeldWork(const HeldWork&) = delete;
-  HeldWork& operator=(const HeldWork&) = delete;
+  explicit CrossServerWork(std::vector<const Context*> contexts, std::vector<Range> memory = {});
+  ~CrossServerWork();
+  CrossServerWork(const CrossServerWork&) = delete;
+  CrossServerWork& operator=(const CrossServerWork&) = delete;
 
   // Wait for the work that is under way at the call.
   static void finish_in(const Context& context) {
