@@ -45,13 +45,29 @@ def _construct(node, name):
     return _SCALARS.construct_object(node)
 
 
-def load_chapter(path, root):
-    """(title, entries) of a file that is a list of functions below a line with its title."""
+def _functions(entries):
+    """The functions of a chapter, each with the keys of its group."""
+    for entry in entries:
+        if not isinstance(entry, Located) or "functions" not in entry:
+            yield entry
+            continue
+        group = {key: value for key, value in entry.items() if key != "functions"}
+        for f in entry["functions"] or ():
+            if not isinstance(f, Located):
+                raise DescriptionError(entry.at("functions"), "'functions' is a list of functions")
+            for key in group.keys() & f.keys():
+                raise DescriptionError(f.at(key), f"the group says '{key}'")
+            yield Located(f.where, entry.lines | f.lines, group | f)
+
+
+def load_chapter(path, root=None):
+    """(title, functions) of a file: a list of functions and groups below a line with its title."""
     entries = load_yaml(path, root)
     if not isinstance(entries, list):
         raise DescriptionError(f"{path.name}:1", "a chapter is a list of functions")
+    functions = list(_functions(entries))
     first = path.read_text(encoding="utf-8").split("\n", 1)[0]
-    return first.lstrip("# ").rstrip(".") if first.startswith("#") else path.stem, entries
+    return first.lstrip("# ").rstrip(".") if first.startswith("#") else path.stem, functions
 
 
 def refuse_doubles(functions):

@@ -38,12 +38,12 @@ REFUSALS = """// Made by make_exports.py; do not edit.
 
 def described(folder):
     """{name: entry} of all chapters."""
-    from apigen.loader import load_yaml
+    from apigen.loader import load_chapter
 
     found = {}
     for path in sorted(folder.glob("*.yml")):
         if path.stem != "types":
-            for entry in load_yaml(path):
+            for entry in load_chapter(path)[1]:
                 found[re.search(r"(nvml\w+)\(", entry["fn"])[1]] = entry
     return found
 

@@ -28,6 +28,13 @@ class BadDescriptions(Description):
             "'call' is given twice",
         )
 
+    def test_key_of_group_and_function(self):
+        group = "# x\n- call: sync\n  functions:\n"
+        one = "  - fn: CUresult cuA(int a)\n    since: 1\n"
+        self.refused(f"{group}{one}    call: async\n", "demo.yml:6", "the group says 'call'")
+        self.refused(f"{group}  - cuA\n", "demo.yml:3", "'functions' is a list of functions")
+        self.refused(group.replace("sync", "maybe") + one, "demo.yml:2", "'maybe' is none of")
+
     def test_unknown_key(self):
         self.refused(
             "# x\n- fn: CUresult cuA(int a)\n  since: 1\n  call: sync\n  colour: red\n",

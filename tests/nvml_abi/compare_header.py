@@ -122,7 +122,7 @@ def main():
     options = parser.parse_args()
     header = options.header.resolve()
     sys.path.insert(0, str(ROOT / "schema"))
-    from apigen.loader import load_yaml
+    from apigen.loader import load_chapter
 
     text = own_text()
     structs, rest = types_and_fields(text)
@@ -138,7 +138,7 @@ def main():
     described = {}
     for path in sorted((ROOT / "schema/api/nvml").glob("*.yml")):
         if path.stem != "types":
-            for entry in load_yaml(path):
+            for entry in load_chapter(path)[1]:
                 prototype = normal(entry["fn"])
                 described[re.search(r"(nvml\w+)\(", prototype)[1]] = prototype
     declared = their_prototypes(header.read_text())

@@ -4,7 +4,7 @@ import re
 import unittest
 from pathlib import Path
 
-from apigen.loader import load_yaml
+from apigen.loader import load_chapter, load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "schema/api/nvml"
@@ -46,7 +46,7 @@ class Descriptions(unittest.TestCase):
             entry
             for path in sorted(FOLDER.glob("*.yml"))
             if path.stem != "types"
-            for entry in load_yaml(path, ROOT)
+            for entry in load_chapter(path, ROOT)[1]
         ]
         cls.functions = [Function(e) for e in entries]
         cls.types = load_yaml(FOLDER / "types.yml", ROOT)
