@@ -51,8 +51,9 @@ constinit uint64_t looking_ns = 0;   // the same
 }  // namespace
 
 void start_if_asked() {
-  const auto setting = env_text("FARGPU_REPORT_WHERE");
-  if (!setting || *setting == "0") return;
+  // Reading the settings reports a value that is neither yes nor no.
+  const auto wanted = env_bool("FARGPU_REPORT_WHERE", false);
+  if (!wanted.ok() || !*wanted) return;
   where::start();
   is_on.store(true, std::memory_order_relaxed);
 }

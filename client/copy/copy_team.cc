@@ -28,9 +28,9 @@ CopyTeam& CopyTeam::get() {
 }
 
 unsigned CopyTeam::usual_threads() {
-  if (const auto wish = env_text("FARGPU_COPY_THREADS")) {
-    return static_cast<unsigned>(std::clamp(std::atoi(wish->c_str()), 1, 64));
-  }
+  // The settings were checked before.
+  const auto wish = env_integer("FARGPU_COPY_THREADS", 0);
+  if (wish.ok() && *wish != 0) return static_cast<unsigned>(std::min<uint64_t>(*wish, 64));
   return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u);
 }
 

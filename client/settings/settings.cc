@@ -55,6 +55,16 @@ Result<std::optional<transport::LinkSettings>> read_link() {
   return std::optional(*link);
 }
 
+Result<uint64_t> number_between(const char* name, uint64_t least, uint64_t most,
+                                uint64_t otherwise) {
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t number, env_integer(name, otherwise));
+  if (env_text(name) && (number < least || number > most)) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{}: {} is not between {} and {}", name, number, least, most));
+  }
+  return number;
+}
+
 // -1: not a device.
 int find_device(const std::string& entry, const std::vector<std::string>& uuids) {
   if (entry.empty()) return -1;
@@ -87,21 +97,19 @@ Result<Settings> read_settings() {
   Settings settings;
   settings.server = env_text("FARGPU_SERVER").value_or("");
   FARGPU_ASSIGN_OR_RETURN(settings.tokens, read_tokens(settings.server));
-  FARGPU_ASSIGN_OR_RETURN(const uint64_t gpus, env_integer("FARGPU_GPUS", 0));
-  if (gpus > 1024) {
-    return Status(StatusCode::kInvalidArgument, fmt::format("FARGPU_GPUS: {} is too many", gpus));
-  }
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t gpus, number_between("FARGPU_GPUS", 1, 1024, 0));
   settings.gpus = static_cast<uint32_t>(gpus);
   FARGPU_ASSIGN_OR_RETURN(settings.memory_bytes, env_bytes("FARGPU_MEMORY", 0));
+  if (settings.memory_bytes == 0 && env_text("FARGPU_MEMORY"))
+    return Status(StatusCode::kInvalidArgument, "FARGPU_MEMORY: 0 bytes are no memory");
   settings.devices = split(env_text("FARGPU_DEVICES").value_or(""));
   FARGPU_ASSIGN_OR_RETURN(settings.connect_timeout,
                           env_duration("FARGPU_CONNECT_TIMEOUT", settings.connect_timeout));
   FARGPU_ASSIGN_OR_RETURN(settings.watchdog,
                           env_duration("FARGPU_WATCHDOG", std::chrono::microseconds(0)));
   FARGPU_ASSIGN_OR_RETURN(settings.trace_records,
-                          env_integer("FARGPU_TRACE_RECORDS", wire::kMostTimelineRecords));
-  if (settings.trace_records == 0 || settings.trace_records > wire::kMostTimelineRecords)
-    return Status(StatusCode::kInvalidArgument, "FARGPU_TRACE_RECORDS: 1 to 1048576 is possible");
+                          number_between("FARGPU_TRACE_RECORDS", 1, wire::kMostTimelineRecords,
+                                         wire::kMostTimelineRecords));
   auto wish = bootstrap::parse_wish(env_text("FARGPU_TRANSPORT").value_or(""));
   if (!wish.ok())
     return Status(wish.status().code(), "FARGPU_TRANSPORT: " + wish.status().message());
@@ -121,6 +129,8 @@ Result<Settings> read_settings() {
   settings.compression = *compression;
   FARGPU_ASSIGN_OR_RETURN(settings.sync_all, env_bool("FARGPU_SYNC", false));
   FARGPU_ASSIGN_OR_RETURN(settings.zero_copy, env_bool("FARGPU_ZERO_COPY", true));
+  FARGPU_RETURN_IF_ERROR(env_bool("FARGPU_REPORT_WHERE", false).status());
+  FARGPU_RETURN_IF_ERROR(number_between("FARGPU_COPY_THREADS", 1, 64, 0).status());
   settings.visible_devices = visible_devices_now();
   if (const auto mode = read_managed_mode(); !mode.ok()) return mode.status();
   if (const auto mode = read_mapped_mode(); !mode.ok()) return mode.status();

@@ -169,6 +169,7 @@ struct Backend {
   std::mutex mutex;  // guards the rest; held over fork, so that a child never inherits it locked
   std::shared_ptr<DescriptorSink> sink;
   std::shared_ptr<spdlog::logger> logger;
+  std::string told;  // of the settings: once, although each of our parts configures
 };
 
 // Never destroyed: threads and exit handlers of an application may log until the very end.
@@ -198,13 +199,15 @@ int configured_threshold() {
 
 }  // namespace
 
-void configure(std::string_view component, Level default_level) {
+bool configure(std::string_view component, Level default_level) {
   Level level = default_level;
+  bool is_level = true;
   std::string complaint;
   if (const auto text = env_text("FARGPU_LOG")) {
     if (auto parsed = level_from_text(*text)) {
       level = *parsed;
     } else {
+      is_level = false;
       complaint = fmt::format(
           "FARGPU_LOG='{}' is not a level: use trace, debug, info, warn, error or off", *text);
     }
@@ -230,9 +233,12 @@ void configure(std::string_view component, Level default_level) {
     std::lock_guard lock(backend().mutex);
     backend().sink = std::move(sink);
     backend().logger = std::move(logger);
+    if (backend().told == complaint) complaint.clear();
+    if (!complaint.empty()) backend().told = complaint;
   }
   threshold.store(static_cast<int>(level), std::memory_order_relaxed);
   if (!complaint.empty()) warn("{}", complaint);
+  return is_level;
 }
 
 void to_descriptor(int descriptor) {

@@ -27,8 +27,8 @@ inline constexpr size_t kMostText = 8192;  // bytes of a line's text
 inline constexpr const char* kForDaemonVariable = "FARGPU_LOG_FOR_DAEMON";
 
 // Names the component ("client", "daemon", "worker 17", "sim") and the default level. Call once,
-// early; may be called again.
-void configure(std::string_view component, Level default_level);
+// early; may be called again. False: FARGPU_LOG is no level; a line says so, once in a process.
+bool configure(std::string_view component, Level default_level);
 // From now on lines go to this descriptor instead of stderr; also lines of libraries that are
 // opened later with a copy of this log (the simulated driver): it is handed on in FARGPU_LOG_FD. It
 // stays open. Early, like configure().

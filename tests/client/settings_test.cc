@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
+#include <utility>
 
 #include "client/settings/identities.h"
 #include "client/settings/mapped_mode.h"
@@ -92,6 +94,33 @@ TEST_F(Environment, WrongValuesNameTheVariable) {
   const auto settings = read_settings();
   ASSERT_FALSE(settings.ok());
   EXPECT_NE(settings.status().message().find("FARGPU_MEMORY"), std::string::npos);
+}
+
+TEST_F(Environment, ValuesThatAreNoneAreErrors) {
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"FARGPU_GPUS", "0"},
+           {"FARGPU_GPUS", "1025"},
+           {"FARGPU_MEMORY", "0"},
+           {"FARGPU_COPY_THREADS", "0"},
+           {"FARGPU_COPY_THREADS", "100"},
+           {"FARGPU_COPY_THREADS", "abc"},
+           {"FARGPU_TRACE_RECORDS", "0"},
+           {"FARGPU_REPORT_WHERE", "maybe"},
+           {"FARGPU_TCP_CONNECTIONS", "17"},
+           {"FARGPU_ZERO_COPY", "maybe"},
+           {"FARGPU_SYNC", "2"},
+           {"FARGPU_SPIN", "long"},
+           {"FARGPU_WATCHDOG", "soon"},
+           {"FARGPU_CONNECT_TIMEOUT", "never"},
+           {"FARGPU_MAPPED", "no"},
+           {"FARGPU_MANAGED", "no"}}) {
+    set(name, value);
+    const auto settings = read_settings();
+    ::unsetenv(name);
+    EXPECT_FALSE(settings.ok()) << name << "=" << value;
+    EXPECT_NE(settings.status().message().find(name), std::string::npos)
+        << settings.status().message();
+  }
 }
 
 TEST_F(Environment, EmulatedLink) {
