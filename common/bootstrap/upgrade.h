@@ -41,7 +41,7 @@ struct UpgradeOffer {
 Result<std::vector<UpgradeOffer>> read_offers(std::span<const std::byte> welcome_body);
 
 // The client's half. `offers` and `more`: from the Welcome; nothing is said when both are empty.
-// kUnsupported: the wish was forced and cannot be had, with the reason.
+// kInvalidArgument: the wish was forced and cannot be had, with the reason.
 Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
                                    const std::vector<UpgradeOffer>& offers,
                                    const transport::StreamOptions& options,

@@ -149,8 +149,10 @@ Result<Upgraded> upgrade_as_client(Fd socket, const TransportWish& wish,
     if (made.failed) result.failures.push_back(note);
   }
   if (wish.forced && !wish.upgrades.empty()) {
-    return Status(StatusCode::kUnsupported,
-                  fmt::format("the wanted transport cannot be had: {}", notes));
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("the wanted transport cannot be had: {}; --transport auto "
+                              "(FARGPU_TRANSPORT) takes the best that can",
+                              notes));
   }
   result.reason = wish.upgrades.empty() ? "asked for" : notes;
   std::vector<Fd> sockets;

@@ -75,13 +75,15 @@ class Choice(unittest.TestCase):
                 r"^tcp .*shm: switched off in the server's configuration",
             )
             done = fargpu("doctor", "--server", daemon.server, "--transport", "shm")
-            self.assertNotEqual(done.returncode, 0)
+            self.assertEqual(done.returncode, 2)
             self.assertIn("the wanted transport cannot be had: shm: switched off", done.stdout)
+            self.assertIn("--transport auto", done.stdout)
             done = fargpu(
                 "run", "--server", daemon.server, "--transport", "shm", "--", program(), "init"
             )
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("the wanted transport cannot be had: shm: switched off", done.stderr)
+            self.assertIn("CUDA_ERROR_SYSTEM_NOT_READY", done.stdout)
             self.assertEqual(
                 fargpu("run", "--server", daemon.server, "--", program(), "init").returncode, 0
             )
