@@ -1,5 +1,6 @@
 #include "common/base/parse.h"
 
+#include <arpa/inet.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -30,6 +31,11 @@ std::optional<double> take_number(std::string_view& text) {
   if (error != std::errc() || !(value >= 0)) return std::nullopt;
   text.remove_prefix(static_cast<size_t>(end - text.data()));
   return value;
+}
+
+bool is_ipv6(std::string_view text) {
+  in6_addr address;
+  return ::inet_pton(AF_INET6, std::string(text).c_str(), &address) == 1;
 }
 
 std::optional<uint16_t> port_number(std::string_view text, uint16_t lowest) {
@@ -123,6 +129,7 @@ Result<Endpoint> parse_endpoint(std::string_view text, uint16_t lowest_port) {
   } else {
     const size_t colon = text.find(':');
     const bool bare_ipv6 = colon != std::string_view::npos && text.rfind(':') != colon;
+    if (bare_ipv6 && !is_ipv6(text.substr(0, text.find('%')))) return bad(text, kExpected);
     if (colon == std::string_view::npos || bare_ipv6) {
       endpoint.host = text;
     } else {

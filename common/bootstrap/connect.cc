@@ -71,6 +71,11 @@ Result<ServerAddress> parse_server(const std::string& text) {
   if (text.starts_with("tls:///")) {
     return Status(StatusCode::kInvalidArgument, fmt::format("'{}': TLS is for HOST:PORT", text));
   }
+  if (!tls && text.find("://") != std::string::npos) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("'{}': a server is host, host:port, tls://host:port or unix:PATH", text));
+  }
   FARGPU_ASSIGN_OR_RETURN(Endpoint endpoint, parse_endpoint(tls ? text.substr(kTls.size()) : text));
   return ServerAddress{std::move(endpoint), tls, tls ? env_text("FARGPU_TLS_CA").value_or("") : ""};
 }

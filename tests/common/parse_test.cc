@@ -55,8 +55,13 @@ TEST(Parse, Durations) {
 
 TEST(Parse, Endpoints) {
   const std::tuple<const char*, const char*, uint16_t> good[] = {
-      {"gpu1", "gpu1", 14900},       {"gpu1:14901", "gpu1", 14901},   {"10.0.0.1:1", "10.0.0.1", 1},
-      {"[::1]:14900", "::1", 14900}, {"[fe80::1]", "fe80::1", 14900}, {"::1", "::1", 14900},
+      {"gpu1", "gpu1", 14900},
+      {"gpu1:14901", "gpu1", 14901},
+      {"10.0.0.1:1", "10.0.0.1", 1},
+      {"[::1]:14900", "::1", 14900},
+      {"[fe80::1]", "fe80::1", 14900},
+      {"::1", "::1", 14900},
+      {"fe80::1%eth0", "fe80::1%eth0", 14900},
       {"*:65535", "*", 65535}};
   for (auto [text, host, port] : good) {
     auto value = parse_endpoint(text);
@@ -67,8 +72,9 @@ TEST(Parse, Endpoints) {
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(*again, *value);
   }
-  for (const char* text : {"", ":14900", "host:", "host:0", "host:65536", "host:x", "[::1",
-                           "[::1]14900", "[]:1", "ho st:1", "host:1 "}) {
+  for (const char* text :
+       {"", ":14900", "host:", "host:0", "host:65536", "host:x", "[::1", "[::1]14900", "[]:1",
+        "ho st:1", "host:1 ", "::1:24922", "http://h:1", "a:b:c"}) {
     EXPECT_EQ(parse_endpoint(text).status().code(), StatusCode::kInvalidArgument) << text;
   }
 }
