@@ -228,8 +228,9 @@ int bench_app(const AppOptions& options) {
       return fail(status);
   const auto wishes = wishes_of(options);
   if (!wishes.ok()) return fail(kUsage, wishes.status().message());
+  if (const Status tools = check_tools(options.arguments.front()); !tools.ok()) return fail(tools);
   const auto program = find_program(options.arguments.front());
-  if (!program.ok()) return fail(kCommandNotFound, program.status().message());
+  if (!program.ok()) return fail(start_exit_code(program.status()), program.status().message());
   ServerOptions server = options.server;
   SessionOptions session = options.session;
   std::optional<PrivateDaemon> daemon;

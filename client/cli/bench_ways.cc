@@ -88,7 +88,7 @@ struct Finder {
     }
     Target one = target;
     FARGPU_ASSIGN_OR_RETURN(one.link.transport, bootstrap::parse_wish(transport));
-    const auto probe = probe_session(one, kPings, transport::Clock::now() + kProbeLimit);
+    const auto probe = probe_session(one, {}, kPings, transport::Clock::now() + kProbeLimit);
     if (!probe.ok()) {
       skip(transport, probe.status().message());
       return probe.status();

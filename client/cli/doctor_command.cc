@@ -20,7 +20,9 @@
 #include "client/process/managed_way.h"
 #include "client/program/layout.h"
 #include "client/program/program_file.h"
+#include "client/settings/job.h"
 #include "client/settings/mapped_mode.h"
+#include "common/base/env.h"
 #include "common/base/fd.h"
 #include "common/transport/rdma/rdma.h"
 
@@ -65,7 +67,8 @@ Result<std::string> loaded_library(const std::string& program) {
   pid_t child = ::fork();
   if (child < 0) return system_error("fork", errno);
   if (child == 0) {
-    Status status = export_library(program.empty() ? self : program, Preload::kAuto);
+    const auto found = find_program(program);
+    Status status = export_library(found.ok() ? *found : self, Preload::kAuto);
     if (!status.ok()) {
       dprintf(writer.get(), "none %s\n", status.message().c_str());
       ::_exit(kMissingPart);
@@ -110,13 +113,28 @@ int examine_library(const DoctorOptions& options) {
     return kMissingPart;
   }
   line(true, "library", path);
-  if (const std::string doubt = doubt_about(options.program); !doubt.empty()) {
-    line(false, "program", doubt);
-  } else if (!options.program.empty()) {
-    line(true, "program",
-         options.program + (has_rpath(options.program) ? " has an RPATH: started with LD_PRELOAD"
-                                                       : " is started with LD_LIBRARY_PATH"));
+  return kSuccess;
+}
+
+// What `fargpu run` would say of the program, or of any in this environment.
+int examine_program(const std::string& program) {
+  if (const Status tools = check_tools(program); !tools.ok()) {
+    line(false, "program", tools.message());
+    return exit_code(tools);
   }
+  if (program.empty()) return kSuccess;
+  const auto found = find_program(program);
+  if (!found) {
+    line(false, "program", found.status().message());
+    return start_exit_code(found.status());
+  }
+  if (const std::string doubt = doubt_about(*found); !doubt.empty()) {
+    line(false, "program", doubt);
+    return kMissingPart;
+  }
+  line(true, "program",
+       *found + (has_rpath(*found) ? " has an RPATH: started with LD_PRELOAD"
+                                   : " is started with LD_LIBRARY_PATH"));
   return kSuccess;
 }
 
@@ -153,7 +171,7 @@ void show_rdma(const SessionProbe& probe) {
   for (const transport::RdmaPort& port : *ports) line(true, "rdma port", port.text());
 }
 
-int examine_server(const Target& target, const DoctorOptions& options) {
+int examine_server(const Target& target, const JobWish& wish, const DoctorOptions& options) {
   auto status = query_status(target, transport::Clock::now() + kAnswerLimit);
   if (!status) {
     line(false, "server", status.status().message());
@@ -170,7 +188,7 @@ int examine_server(const Target& target, const DoctorOptions& options) {
        status->driver_name + ", CUDA " + cuda_version(status->driver_version) + ", " +
            std::to_string(status->gpus.size()) + " GPUs");
 
-  auto probe = probe_session(target, options.pings, transport::Clock::now() + kAnswerLimit);
+  auto probe = probe_session(target, wish, options.pings, transport::Clock::now() + kAnswerLimit);
   if (!probe) {
     line(false, "session", probe.status().message());
     return exit_code(probe.status());
@@ -185,6 +203,8 @@ int examine_server(const Target& target, const DoctorOptions& options) {
   std::snprintf(text, sizeof(text), "%.1f us (median of %u)",
                 static_cast<double>(probe->median_round_trip.count()) / 1e3, options.pings);
   line(true, "round trip", text);
+  if (const auto link = env_text("FARGPU_LINK"))
+    line(true, "link", *link + " is emulated for programs; the figures here are without it");
   return status->gpus.empty() ? kMissingPart : kSuccess;
 }
 
@@ -232,8 +252,19 @@ int examine_servers(const DoctorOptions& options) {
     line(false, "server", targets.status().message());
     return exit_code(targets.status());
   }
-  return for_each_server(
-      *targets, [&options](const Target& target) { return examine_server(target, options); });
+  const auto wish = wish_from_environment();
+  auto jobs = Result<std::vector<bootstrap::JobTicket>>(std::vector<bootstrap::JobTicket>());
+  if (env_text(bootstrap::kJobVariable)) jobs = client::jobs_of_this_process(targets->size());
+  for (const Status& status : {wish.status(), jobs.status()}) {
+    if (status.ok()) continue;
+    line(false, "job", status.message());
+    return exit_code(status);
+  }
+  return for_each_server(*targets, [&](const Target& target) {
+    JobWish own = *wish;
+    if (!jobs->empty()) own.job = (*jobs)[static_cast<size_t>(&target - targets->data())];
+    return examine_server(target, own, options);
+  });
 }
 
 int doctor(const DoctorOptions& options) {
@@ -241,10 +272,12 @@ int doctor(const DoctorOptions& options) {
   if (Status status = export_server(options.server); !status.ok()) return fail(status);
   std::fflush(stdout);
   const int library = examine_library(options);
+  const int program = examine_program(options.program);
   const int managed = examine_managed_memory();
   const int mapped = examine_mapped_memory();
   const int server = examine_servers(options);
   const int wrong = library != kSuccess   ? library
+                    : program != kSuccess ? program
                     : managed != kSuccess ? managed
                     : mapped != kSuccess  ? mapped
                                           : server;
@@ -259,8 +292,7 @@ void add_doctor(CLI::App& app, Command& command) {
       app.add_subcommand("doctor", "Check library, server, versions, transport and round trip");
   auto options = std::make_shared<DoctorOptions>();
   add_server_options(*doctor_app, options->server);
-  doctor_app->add_option("--program", options->program, "Check the start of this program too")
-      ->check(CLI::ExistingFile);
+  doctor_app->add_option("--program", options->program, "Check the start of this program too");
   doctor_app->add_option("--pings", options->pings, "Round trips to measure")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

@@ -1,14 +1,17 @@
 #include "client/cli/environment.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 
+#include "client/process/gpu_tools.h"
 #include "client/program/layout.h"
 #include "client/program/program_file.h"
 #include "client/settings/environment.h"
+#include "common/base/env.h"
 #include "common/base/parse.h"
 #include "common/bootstrap/connect.h"
 
@@ -26,6 +29,16 @@ Status set(const char* name, const std::string& value) {
 std::string prepend(const std::string& value, const char* variable) {
   const char* before = std::getenv(variable);
   return before != nullptr && *before != 0 ? value + ":" + before : value;
+}
+
+// Whether export_server() set the variable.
+bool token_file_by_flag = false, tls_ca_by_flag = false;
+
+Status check_readable(const std::string& name, const std::string& path) {
+  struct stat about {};
+  int error = ::access(path.c_str(), R_OK) == 0 ? 0 : errno;
+  if (error == 0 && ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) error = EISDIR;
+  return error == 0 ? Status() : system_error(name + ": cannot read '" + path + "'", error);
 }
 
 Status in_flag(const char* flag, const Status& status) {
@@ -55,22 +68,45 @@ Status export_server(const ServerOptions& options) {
     FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", encrypted));
   }
   if (!options.tls_ca.empty()) {
-    std::error_code error;
-    const auto path = std::filesystem::absolute(options.tls_ca, error);
-    if (error || ::access(path.c_str(), R_OK) != 0)
-      return system_error("--tls-ca: cannot read '" + options.tls_ca + "'", errno);
-    FARGPU_RETURN_IF_ERROR(set("FARGPU_TLS_CA", path.string()));
+    FARGPU_RETURN_IF_ERROR(check_readable("--tls-ca", options.tls_ca));
+    FARGPU_RETURN_IF_ERROR(set("FARGPU_TLS_CA", options.tls_ca));
+    tls_ca_by_flag = true;
   }
   if (!options.token_file.empty()) {
-    if (::access(options.token_file.c_str(), R_OK) != 0) {
-      return system_error("--token-file: cannot read '" + options.token_file + "'", errno);
-    }
+    FARGPU_RETURN_IF_ERROR(check_readable("--token-file", options.token_file));
     FARGPU_RETURN_IF_ERROR(set("FARGPU_TOKEN_FILE", options.token_file));
     ::unsetenv("FARGPU_TOKEN");  // the flag wins
+    token_file_by_flag = true;
   }
   if (!options.transport.empty())
     FARGPU_RETURN_IF_ERROR(set("FARGPU_TRANSPORT", options.transport));
   return client::export_absolute_paths();
+}
+
+Status check_files() {
+  const auto token_file = env_text("FARGPU_TOKEN_FILE");
+  if (token_file && !token_file_by_flag && !env_text("FARGPU_TOKEN"))
+    FARGPU_RETURN_IF_ERROR(check_readable("FARGPU_TOKEN_FILE", *token_file));
+  const auto authorities = env_text("FARGPU_TLS_CA");
+  const bool encrypted = env_text("FARGPU_SERVER").value_or("").find("tls://") != std::string::npos;
+  return authorities && !tls_ca_by_flag && encrypted ? check_readable("FARGPU_TLS_CA", *authorities)
+                                                     : Status();
+}
+
+Status as_given(const Status& status) {
+  constexpr std::string_view kVariable = "FARGPU_TOKEN_FILE: ";
+  if (!token_file_by_flag || !status.message().starts_with(kVariable)) return status;
+  return {status.code(), "--token-file: " + status.message().substr(kVariable.size())};
+}
+
+Status check_tools(const std::string& program) {
+  for (const std::string& tool :
+       {client::gpu_tool_of_program(program), client::gpu_tool_of_environment()}) {
+    // What CUDA_INJECTION64_PATH names may be anything: the library says that it has no effect.
+    if (!client::gpu_tool_of_program(tool).empty())
+      return {StatusCode::kInvalidArgument, client::refusal_of_gpu_tool(tool)};
+  }
+  return {};
 }
 
 Status export_session(const SessionOptions& options) {

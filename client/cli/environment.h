@@ -34,6 +34,13 @@ enum class Preload { kAuto, kAlways, kNever };
 // set before: the program may change its folder before its first call.
 Status export_server(const ServerOptions& options);
 Status export_session(const SessionOptions& options);
+// Of the files that FARGPU_TOKEN_FILE and FARGPU_TLS_CA name. kSystem: one that is needed cannot be
+// read.
+Status check_files();
+// A failure of the settings, which names the flag where that has set the variable.
+Status as_given(const Status& status);
+// kInvalidArgument: the program, or what injects itself into it, needs the GPU's driver here.
+Status check_tools(const std::string& program);
 // LD_LIBRARY_PATH, and LD_PRELOAD when `program` needs it.
 Status export_library(const std::string& program, Preload preload);
 

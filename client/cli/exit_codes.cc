@@ -31,6 +31,10 @@ ExitCode exit_code(const Status& status) {
   return kInternal;
 }
 
+ExitCode start_exit_code(const Status& status) {
+  return status.code() == StatusCode::kNotFound ? kCommandNotFound : kCannotExecute;
+}
+
 int fail(const Status& status) { return fail(exit_code(status), status.message()); }
 
 int fail(ExitCode code, const std::string& message) {

@@ -1,7 +1,12 @@
 // fargpu: the command line of the client. Every subcommand lives in its own file; main only wires
 // them.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
@@ -34,10 +39,51 @@ void add_server_options(CLI::App& command, ServerOptions& options) {
       ->check(CLI::IsMember({"auto", "shm", "rdma", "tcp"}));
 }
 
+namespace {
+
+// What is wrong with a command line, and where to look.
+int usage(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  std::string name = app.get_name();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  std::string what = error.what();
+  std::vector<std::string> unknown = command->remaining();
+  std::erase(unknown, "--");
+  if (command == &app && (unknown.empty() || !unknown.front().starts_with('-'))) {
+    what = unknown.empty() ? "a command is missing" : "'" + unknown.front() + "' is no command";
+    const char* before = "; there are ";
+    for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; })) {
+      if (known->get_group().empty()) continue;
+      what += std::exchange(before, ", ");
+      what += known->get_name();
+    }
+  } else if (!unknown.empty() && (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
+                                  dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
+    what = "'" + unknown.front() + "' is not expected";
+  }
+  return fail(kUsage, what + " (see " + name + " --help)");
+}
+
+// `code`, unless what the command printed could not be written.
+int printed(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const Status lost = errno == 0 ? Status(StatusCode::kSystem, "cannot write to standard output")
+                                 : system_error("cannot write to standard output", errno);
+  const int failed = fail(lost);
+  return code == kSuccess ? failed : code;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   // The program that is started finds them closed, as it would without us.
   descriptors::open_standard(false);
-  log::configure("fargpu", log::Level::kWarn);
+  // A level that is none is reported here alone, and not by the program once more.
+  if (!log::configure("fargpu", log::Level::kWarn)) ::unsetenv("FARGPU_LOG");
   CLI::App app("Runs CUDA programs on the GPUs of other machines.", "fargpu");
   app.set_version_flag("--version", "fargpu " FARGPU_VERSION);
   app.require_subcommand(1);
@@ -56,12 +102,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
+    return printed(app.exit(request));
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "fargpu: %s (see fargpu --help)\n", error.what());
-    return kUsage;
+    return usage(app, error);
   }
-  return command();
+  return printed(command());
 }
 
 }  // namespace fargpu::cli

@@ -3,16 +3,15 @@
 // own; a process beside it holds the job, and with --sim another one the private daemon. As the
 // first process of a container it stays as the program's parent, holds both and passes signals on.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include "client/cli/commands.h"
 #include "client/cli/exit_codes.h"
 #include "client/cli/job.h"
 #include "client/cli/server_query.h"
-#include "client/process/gpu_tools.h"
 #include "client/program/companion.h"
 #include "client/program/layout.h"
 #include "client/program/private_daemon.h"
@@ -39,19 +38,7 @@ Preload parse_preload(const std::string& when) {
   return when == "always" ? Preload::kAlways : when == "never" ? Preload::kNever : Preload::kAuto;
 }
 
-// A program that cannot be started, with the codes of a shell.
-int cannot_start(const Status& status) {
-  return fail(status.code() == StatusCode::kNotFound ? kCommandNotFound : kCannotExecute,
-              status.message());
-}
-
-Result<std::string> runnable(const std::string& command) {
-  FARGPU_ASSIGN_OR_RETURN(std::string program, find_program(command));
-  if (std::filesystem::is_directory(program)) {
-    return Status(StatusCode::kSystem, "cannot run '" + program + "': it is a folder");
-  }
-  return program;
-}
+int cannot_start(const Status& status) { return fail(start_exit_code(status), status.message()); }
 
 Status export_simulator(const RunOptions& options, const std::string& program,
                         const std::string& address, const std::string& token_file) {
@@ -103,10 +90,23 @@ bool is_part_of_job(const RunOptions& options) {
          session.gpus.empty() && session.memory.empty() && session.devices.empty();
 }
 
+// No server was named, but a word behind the program would have named one.
+Status with_hint(const RunOptions& options, const Status& status) {
+  const auto& words = options.arguments;
+  const char* const server = std::getenv("FARGPU_SERVER");
+  if ((server != nullptr && *server != '\0') ||
+      std::none_of(words.begin(), words.end(), [](const std::string& word) {
+        return word == "-s" || word == "--sim" || word.starts_with("--server");
+      }))
+    return status;
+  return {status.code(), status.message() + "; options of fargpu go before the program: '" +
+                             words.front() + "' gets those behind it"};
+}
+
 int run_as_child(const std::string& program, const RunOptions& options,
                  transport::Deadline deadline) {
   auto job = begin_job_here(program, deadline);
-  if (!job) return fail(job.status());
+  if (!job) return fail(with_hint(options, job.status()));
   auto ended = supervise(program, options.arguments, Orphans::kReap);
   if (!ended) return cannot_start(ended.status());
   job->clear();
@@ -116,13 +116,8 @@ int run_as_child(const std::string& program, const RunOptions& options,
 int run(const RunOptions& options) {
   if (options.sim && !options.server.server.empty())
     return fail(kUsage, "--sim and --server exclude each other");
-  for (const std::string& tool : {client::gpu_tool_of_program(options.arguments.front()),
-                                  client::gpu_tool_of_environment()}) {
-    // What CUDA_INJECTION64_PATH names may be anything: the library says that it has no effect.
-    if (!client::gpu_tool_of_program(tool).empty())
-      return fail(kUsage, client::refusal_of_gpu_tool(tool));
-  }
-  auto program = runnable(options.arguments.front());
+  if (const Status tools = check_tools(options.arguments.front()); !tools.ok()) return fail(tools);
+  auto program = find_program(options.arguments.front());
   if (!program) return cannot_start(program.status());
   if (const std::string doubt = doubt_about(*program); !doubt.empty())
     std::fprintf(stderr, "fargpu: %s\n", doubt.c_str());
@@ -138,7 +133,7 @@ int run(const RunOptions& options) {
   if (!options.no_check && !can_become_the_program())
     return run_as_child(*program, options, deadline);
   const Status job = options.no_check ? begin_job_later() : begin_job(*program, deadline);
-  if (!job.ok()) return fail(job);
+  if (!job.ok()) return fail(with_hint(options, job));
   return cannot_start(execute(*program, options.arguments));
 }
 
@@ -161,7 +156,8 @@ void add_run(CLI::App& app, Command& command) {
           "several times")
       ->allow_extra_args(false);
   run_app->add_flag("--sim", options->sim,
-                    "Use a private daemon with simulated GPUs instead of a server");
+                    "Use a private daemon with simulated GPUs instead of a server (the components "
+                    "server and sim must be installed)");
   run_app->add_option("--sim-gpus", options->sim_gpus, "Number of simulated GPUs with --sim")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();

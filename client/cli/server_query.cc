@@ -8,8 +8,10 @@
 #include <cstring>
 #include <variant>
 
+#include "client/cli/environment.h"
 #include "client/cli/exit_codes.h"
 #include "client/settings/settings.h"
+#include "common/base/env.h"
 #include "common/base/printable.h"
 #include "common/bootstrap/agreement.h"
 #include "common/bootstrap/open_session.h"
@@ -39,10 +41,17 @@ Status about(const Target& target, const Status& status) {
                 fmt::format("server {}: {}", target.address.to_string(), status.message()));
 }
 
-// Asks, within one deadline.
+// The earlier one of a deadline and a timeout that begins now.
+Deadline within(Deadline deadline, std::chrono::microseconds timeout) {
+  return std::min<Deadline>(deadline, Clock::now() + timeout);
+}
+
+// Asks the daemon itself, which answers at once.
 Result<bootstrap::Conversation> ask(const Target& target, const bootstrap::Greeting& greeting,
                                     Deadline deadline) {
-  auto conversation = bootstrap::ask(target.address, greeting, {deadline, deadline});
+  if (target.answer_timeout) deadline = within(deadline, *target.answer_timeout);
+  auto conversation = bootstrap::ask(target.address, greeting,
+                                     {within(deadline, target.connect_timeout), deadline, {}});
   if (!conversation.ok()) return about(target, conversation.status());
   return conversation;
 }
@@ -158,7 +167,10 @@ Result<std::string> ask_device_memory(rpc::Channel& channel, const wire::OpcodeS
 }  // namespace
 
 Result<std::vector<Target>> targets_from_environment() {
-  FARGPU_ASSIGN_OR_RETURN(client::Settings settings, client::read_settings());
+  FARGPU_RETURN_IF_ERROR(check_files());
+  const auto read = client::read_settings();
+  if (!read.ok()) return as_given(read.status());
+  const client::Settings& settings = *read;
   if (settings.server.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   "no server: give --server host:port, set FARGPU_SERVER, or use fargpu run --sim "
@@ -174,7 +186,10 @@ Result<std::vector<Target>> targets_from_environment() {
     targets.push_back({std::move(address),
                        token,
                        why_none,
-                       {settings.transport, settings.connections, settings.spin}});
+                       {settings.transport, settings.connections, settings.spin},
+                       settings.connect_timeout,
+                       env_text("FARGPU_CONNECT_TIMEOUT") ? std::optional(settings.connect_timeout)
+                                                          : std::nullopt});
   }
   return targets;
 }
@@ -247,11 +262,18 @@ Result<ServerStatus> query_status(const Target& target, Deadline deadline) {
   });
 }
 
-Result<SessionProbe> probe_session(const Target& target, unsigned pings, Deadline deadline) {
+Result<SessionProbe> probe_session(const Target& target, const JobWish& wish, unsigned pings,
+                                   Deadline deadline) {
   return guarded(target, [&]() -> Result<SessionProbe> {
     const auto begin = Clock::now();
-    auto opened = bootstrap::open_session(target.address, greeting_of(target, wire::kHello),
-                                          target.link, {deadline, deadline, deadline});
+    bootstrap::Greeting greeting = greeting_of(target, wire::kHello);
+    greeting.gpus = wish.gpus;
+    greeting.memory_bytes = wish.memory_bytes;
+    greeting.devices = wish.devices;
+    greeting.job = wish.job;
+    auto opened =
+        bootstrap::open_session(target.address, greeting, target.link,
+                                {within(deadline, target.connect_timeout), deadline, deadline});
     if (!opened) return about(target, opened.status());
     wire::SegmentReader reader(opened->welcome.body());
     const auto welcome = reader.getRoot<schema::Welcome>();

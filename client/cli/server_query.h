@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,11 +76,13 @@ struct SessionProbe {
 };
 
 // Where to ask and how, from flags and environment (FARGPU_SERVER, FARGPU_TOKEN, FARGPU_TOKEN_FILE,
-// FARGPU_TRANSPORT, FARGPU_TCP_CONNECTIONS, FARGPU_SPIN).
+// FARGPU_TRANSPORT, FARGPU_TCP_CONNECTIONS, FARGPU_SPIN, FARGPU_CONNECT_TIMEOUT).
 struct Target {
   bootstrap::ServerAddress address;
   std::string token, why_no_token;  // Tokens::of, why_none
   bootstrap::LinkWish link;
+  std::chrono::microseconds connect_timeout{};                // to connect, and
+  std::optional<std::chrono::microseconds> answer_timeout{};  // until the daemon answers
 };
 // All servers of the environment, at least one.
 Result<std::vector<Target>> targets_from_environment();
@@ -98,15 +101,16 @@ struct JobWish {
   uint32_t gpus = 0;
   uint64_t memory_bytes = 0;
   std::vector<std::string> devices;
-  std::string program;  // for ps and logs
-  int pid = 0;          // of the program
+  std::string program;                        // for ps and logs
+  int pid = 0;                                // of the program
+  std::optional<bootstrap::JobTicket> job{};  // of a session: that of this process, if it has one
 };
 // The wishes of the environment (FARGPU_GPUS, FARGPU_MEMORY, FARGPU_DEVICES).
 Result<JobWish> wish_from_environment();
 Result<OpenedJob> open_job(const Target& target, const JobWish& wish, transport::Deadline deadline);
 
 Result<ServerStatus> query_status(const Target& target, transport::Deadline deadline);
-Result<SessionProbe> probe_session(const Target& target, unsigned pings,
+Result<SessionProbe> probe_session(const Target& target, const JobWish& wish, unsigned pings,
                                    transport::Deadline deadline);
 
 }  // namespace fargpu::cli

@@ -216,6 +216,8 @@ int failed(nvmlReturn_t result) {
 
 int smi(const ServerOptions& options, bool list) {
   if (const Status status = export_server(options); !status.ok()) return fail(status);
+  // Of a wrong setting the library says that there is no driver.
+  if (const auto targets = targets_from_environment(); !targets.ok()) return fail(targets.status());
   const auto nvml = Nvml::open();
   if (!nvml.ok()) return fail(nvml.status());
   if (const nvmlReturn_t result = nvml->call("nvmlInit_v2"); result != NVML_SUCCESS)

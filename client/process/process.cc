@@ -238,7 +238,8 @@ void Process::session_lost(Session& session, const Status& why) {
   }
   std::fprintf(stderr, "fargpu: the session with %s is lost: %s; %s\n",
                session.settings.server.c_str(), why.message().c_str(),
-               others ? "calls for its GPUs now fail" : "every CUDA call now fails");
+               others ? "calls for its GPUs now fail"
+                      : "every CUDA call now fails; start the program again");
 }
 
 void Process::on_exit() {

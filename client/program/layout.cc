@@ -51,7 +51,10 @@ Result<std::string> client_library_folder() {
                     "; build the target fargpu-client or repair the installation");
 }
 
-Result<std::string> daemon_path() { return executable_beside("fargpud", "--sim needs the daemon"); }
+Result<std::string> daemon_path() {
+  return executable_beside("fargpud", "--sim needs the daemon",
+                           "; install the components server and sim");
+}
 
 Result<std::string> measure_path() {
   return executable_beside("fargpu-measure", "`fargpu bench` needs fargpu-measure",
@@ -60,7 +63,10 @@ Result<std::string> measure_path() {
 
 Result<std::string> find_program(const std::string& command) {
   if (command.find('/') != std::string::npos) {
-    if (::access(command.c_str(), F_OK) == 0) return command;
+    std::error_code ignored;
+    if (fs::is_directory(command, ignored))
+      return Status(StatusCode::kSystem, "cannot run '" + command + "': it is a folder");
+    if (::access(command.c_str(), X_OK) == 0) return command;
     const int error = errno;
     const Status status = system_error("cannot run '" + command + "'", error);
     return error == ENOENT ? Status(StatusCode::kNotFound, status.message()) : status;

@@ -61,10 +61,14 @@ PrivateDaemon::PrivateDaemon(PrivateDaemon&& other) noexcept
 Result<PrivateDaemon> PrivateDaemon::start(unsigned gpus) {
   FARGPU_ASSIGN_OR_RETURN(std::string program, daemon_path());
   PrivateDaemon daemon;
-  std::error_code error;
-  std::string pattern = (fs::temp_directory_path(error) / "fargpu-XXXXXX").string();
-  if (error || ::mkdtemp(pattern.data()) == nullptr)
-    return system_error("cannot make a temporary folder", errno);
+  const char* const variable = std::getenv("TMPDIR");
+  const bool is_named = variable != nullptr && *variable != '\0';
+  const std::string place = is_named ? variable : "/tmp";
+  std::string pattern = (fs::path(place) / "fargpu-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    return system_error(
+        "cannot make a folder in " + place + (is_named ? ", which TMPDIR names" : ""), errno);
+  }
   daemon.folder_ = pattern;
   daemon.token_file_ = pattern + "/token";
   const std::string port_file = pattern + "/port";

@@ -2,8 +2,11 @@
 
 import os
 import pathlib
+import socket
 import struct
+import subprocess
 import tempfile
+import time
 import unittest
 
 import fargpu_testing as testing
@@ -60,6 +63,64 @@ class Cli(unittest.TestCase):
         ]:
             with self.subTest(arguments):
                 self.one_line(fargpu(*arguments), USAGE, "fargpu:")
+
+    def test_what_is_said_about_wrong_words(self):
+        for arguments, words in [
+            ("rum", ["'rum' is no command", "run, devices"]),
+            ("--bogus", ["'--bogus' is not expected", "(see fargpu --help)"]),
+            ("run --bogus -- true", [": '--bogus' is not expected", "(see fargpu run --help)"]),
+            ("bench app --bogus", ["'--bogus' is not expected", "(see fargpu bench app --help)"]),
+            ("devices more", ["'more' is not expected", "(see fargpu devices --help)"]),
+            ("run true --server host", ["no server", "go before the program"]),
+            ("devices -s http://host:1", ["'http://host:1'", "host:port"]),
+            ("devices -s ::1:24922", ["'::1:24922'", "[address]:port"]),
+        ]:
+            with self.subTest(arguments):
+                self.one_line(fargpu(*arguments.split()), USAGE, *words)
+
+    def test_output_that_cannot_be_written(self):
+        with testing.Daemon() as daemon, open("/dev/full", "w", encoding="ascii") as full:
+            at = ("--server", daemon.server)
+            for arguments in [
+                *(("ps", *at), ("devices", *at), ("smi", *at), ("doctor", *at, "--pings", "1")),
+                *(("scan", testing.BUILD.fargpu), ("--help",)),
+            ]:
+                done = subprocess.run(
+                    [testing.BUILD.fargpu, *arguments],
+                    env=testing.clean_environment(FARGPU_MAPPED="touched"),
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                self.assertEqual(done.returncode, 71, f"{arguments}: {done.stderr}")
+                self.assertIn("No space left on device", done.stderr)
+
+    def test_a_peer_that_is_silent(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            server = f"127.0.0.1:{silent.getsockname()[1]}"
+            for command in (("devices",), ("run", "--", "true")):
+                begin = time.monotonic()
+                done = fargpu(*command, FARGPU_SERVER=server, FARGPU_CONNECT_TIMEOUT="500ms")
+                self.one_line(done, UNREACHABLE, server)
+                self.assertLess(time.monotonic() - begin, 8)  # without the setting it is 10 s
+
+    def test_no_folder_for_a_private_daemon(self):
+        self.one_line(
+            fargpu("run", "--sim", "--", "true", TMPDIR="/nonexistent"),
+            71,
+            "/nonexistent",
+            "TMPDIR",
+        )
+
+    def test_an_installation_without_the_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = pathlib.Path(folder, "fargpu")
+            alone.write_bytes(testing.BUILD.fargpu.read_bytes())
+            alone.chmod(0o755)
+            done = testing.run([alone, "run", "--sim", "--", "true"])
+            self.one_line(done, MISSING, "components server and sim")
 
     def test_programs_that_cannot_start(self):
         with testing.Daemon() as daemon:
@@ -208,11 +269,25 @@ class Cli(unittest.TestCase):
                     ).returncode,
                     0,
                 )
-                self.one_line(
-                    fargpu("ps", "--server", daemon.server, "--token-file", "/no/such/file"),
-                    71,
-                    "/no/such/file",
-                )
+
+    def test_token_files_that_are_of_no_use(self):
+        """71: the file cannot be read; 2: it has no token. The line names what was given."""
+        with tempfile.TemporaryDirectory() as folder, testing.Daemon() as daemon:
+            empty = pathlib.Path(folder, "empty")
+            empty.touch()
+            for file, code in (("/no/such/file", 71), (folder, 71), (empty, USAGE)):
+                for command in (("ps",), ("smi",), ("run", "--", "true")):
+                    with self.subTest(file=file, command=command):
+                        given = (command[0], "--token-file", file, *command[1:])
+                        done = fargpu(*given, FARGPU_SERVER=daemon.server)
+                        self.one_line(done, code, "--token-file: ", str(file))
+                        self.assertNotIn("FARGPU_", done.stderr)
+                        done = fargpu(*command, FARGPU_SERVER=daemon.server, FARGPU_TOKEN_FILE=file)
+                        self.one_line(done, code, "FARGPU_TOKEN_FILE: ", str(file))
+            both = {"FARGPU_TOKEN": "x", "FARGPU_TOKEN_FILE": "/no/such/file"}
+            self.assertEqual(fargpu("ps", FARGPU_SERVER=daemon.server, **both).returncode, 0)
+        tls = {"FARGPU_SERVER": "tls://127.0.0.1:1", "FARGPU_TLS_CA": "/no/such/file"}
+        self.one_line(fargpu("ps", **tls), 71, "FARGPU_TLS_CA: ", "/no/such/file")
 
     def test_devices(self):
         with testing.Daemon("--sim-memory", "512M", gpus=2) as daemon:
@@ -253,6 +328,62 @@ class Cli(unittest.TestCase):
         done = fargpu("doctor", "--server", "127.0.0.1:1")
         self.assertEqual(done.returncode, UNREACHABLE)
         self.assertRegex(done.stdout, "FAIL  server +cannot connect to 127.0.0.1:1: ")
+
+    def test_doctor_says_of_a_program_what_run_says(self):
+        with testing.Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
+            at = ("--server", daemon.server)
+            tool, docker, text = (pathlib.Path(folder, name) for name in ("nsys", "docker", "text"))
+            for file, mode in ((tool, 0o755), (docker, 0o755), (text, 0o644)):
+                file.write_text("#!/bin/sh\n")
+                file.chmod(mode)
+            for program, code in (
+                *((tool, USAGE), (docker, MISSING), (text, CANNOT_RUN), (folder, CANNOT_RUN)),
+                *(("./none", NOT_FOUND), ("true", 0)),
+            ):
+                done = fargpu("doctor", *at, "--program", program, FARGPU_MAPPED="touched")
+                self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+                self.assertEqual("all is well" in done.stdout, code == 0, done.stdout)
+                if code not in (0, MISSING):  # it warns, and starts the program
+                    done = fargpu("run", *at, "--", program)
+                    self.assertEqual(done.returncode, code, done.stderr)
+            around = {"CUDA_INJECTION64_PATH": "/opt/nvidia/libToolsInjection64.so"}
+            self.assertEqual(fargpu("doctor", *at, **around).returncode, USAGE)
+
+    def test_doctor_asks_for_what_run_would_ask_for(self):
+        with testing.Daemon("--sim-memory", "512M") as daemon:
+            for wish in (
+                {"FARGPU_DEVICES": "7"},
+                {"FARGPU_GPUS": "5"},
+                {"FARGPU_MEMORY": "1G"},
+                {"FARGPU_GPUS": "0"},
+                {"FARGPU_TRANSPORT": "pigeon"},
+            ):
+                done = fargpu("doctor", FARGPU_SERVER=daemon.server, **wish)
+                as_run = fargpu("run", "--", "true", FARGPU_SERVER=daemon.server, **wish)
+                self.assertEqual((done.returncode, as_run.returncode), (USAGE, USAGE), wish)
+                self.assertIn("FAIL  ", done.stdout)
+            done = fargpu("doctor", FARGPU_SERVER=daemon.server, FARGPU_LINK="rtt=5ms")
+            self.assertRegex(done.stdout, "link +rtt=5ms is emulated for programs")
+            inside = fargpu(
+                *("run", "--memory", "400M", "--", testing.BUILD.fargpu, "doctor"),
+                FARGPU_SERVER=daemon.server,
+                FARGPU_MAPPED="touched",
+            )
+            self.assertEqual(inside.returncode, 0, inside.stdout)
+
+    def test_a_level_that_is_none_is_told_once(self):
+        with testing.Daemon() as daemon:
+            program = testing.BUILD.program("counted_copies")
+            for start in ((testing.BUILD.fargpu, "run", "--"), ()):
+                done = testing.run(
+                    [*start, program, "pageable", "1"],
+                    env=testing.clean_environment(
+                        FARGPU_SERVER=daemon.server,
+                        FARGPU_LOG="loud",
+                        LD_LIBRARY_PATH=testing.BUILD.client_libraries,
+                    ),
+                )
+                self.one_line(done, 0, "FARGPU_LOG='loud'")
 
     def test_doctor_sees_a_foreign_library(self):
         with testing.Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
