@@ -50,6 +50,8 @@ install(CODE "
   foreach(folder configuration programs documents)
     cmake_path(ABSOLUTE_PATH \${folder} BASE_DIRECTORY \"\${prefix}\")
   endforeach()
+  set(sysusers \"\${prefix}/lib/sysusers.d\")
+  file(INSTALL \"${CMAKE_SOURCE_DIR}/server/daemon/fargpud.sysusers.conf\" DESTINATION \"\${sysusers}\" RENAME fargpud.conf)
   configure_file(\"${CMAKE_SOURCE_DIR}/server/daemon/fargpud.service.in\" \"${CMAKE_BINARY_DIR}/fargpud.service\" @ONLY)
   file(INSTALL \"${CMAKE_BINARY_DIR}/fargpud.service\" DESTINATION \"\${prefix}/lib/systemd/system\")
   if(NOT EXISTS \"\$ENV{DESTDIR}\${configuration}/fargpud.toml\")

@@ -33,6 +33,12 @@ Result<Fd> connect_unix(const std::string& path) {
                     fmt::format("cannot connect to {}: {}{}; call cuInit before that", path,
                                 std::strerror(error), why));
     }
+    if (error == EACCES) {
+      return Status(StatusCode::kRefused,
+                    fmt::format("cannot connect to {}: {}; this user may not write to the socket, "
+                                "or not enter its folder, which fargpud's --socket-mode can allow",
+                                path, std::strerror(error)));
+    }
     return Status(StatusCode::kLost,
                   fmt::format("cannot connect to {}: {}; is fargpud listening there?", path,
                               std::strerror(error)));

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "common/host/no_sigpipe.h"
 #include "common/tls/authorities.h"
@@ -42,6 +43,8 @@ Result<SSL_CTX*> new_context(const SSL_METHOD* method) {
 std::string openssl_error() {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
+  // Of a failed system call the reason is its number.
+  if (ERR_GET_LIB(code) == ERR_LIB_SYS) return std::strerror(ERR_GET_REASON(code));
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
   return reason == nullptr ? "no reason given" : reason;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -56,6 +57,16 @@ Key number(std::optional<T>& target, int64_t least, int64_t most, const char* ex
             return true;
           },
           expected};
+}
+
+Key mode(uint32_t& target) {
+  return {[&target](const toml::value& value) {
+            const auto parsed = value.is_string() ? parse_mode(value.as_string().str)
+                                                  : Status(StatusCode::kInvalidArgument, "");
+            if (parsed.ok()) target = *parsed;
+            return parsed.ok();
+          },
+          "permissions like \"0660\", in quotes"};
 }
 
 Key yes_or_no(bool& target) {
@@ -141,6 +152,7 @@ Key transports(std::vector<bootstrap::Upgrade>& target) {
 std::map<std::string, Key> keys_of(DaemonConfig& c) {
   return {
       {"listen", text_list(c.listen)},
+      {"socket-mode", mode(c.socket_mode)},
       {"driver", text(c.driver)},
       {"sim-gpus", number(c.sim_gpus, 1, 16, "a number from 1 to 16")},
       {"sim-memory", text(c.sim_memory)},
@@ -180,6 +192,21 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
 
 std::vector<std::string> default_listen(const DaemonConfig& config) {
   return {config.token_file.empty() ? "127.0.0.1:14900" : "0.0.0.0:14900"};
+}
+
+bool is_for_other_machines(const std::string& where) {
+  const auto endpoint = parse_endpoint(where, 0);
+  if (bootstrap::socket_path(where) || !endpoint.ok()) return false;
+  const std::string& host = endpoint->host;
+  return host != "localhost" && host != "::1" && !host.starts_with("127.");
+}
+
+Result<uint32_t> parse_mode(const std::string& text) {
+  uint32_t mode = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || mode > 0777)
+    return Status(StatusCode::kInvalidArgument, "'" + text + "': expected permissions like 0660");
+  return mode;
 }
 
 Status parse_config(const std::string& text, const std::string& name, DaemonConfig& config) {

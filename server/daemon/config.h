@@ -21,6 +21,7 @@ namespace fargpu::server {
 struct DaemonConfig {
   // "host:port", or the path of a unix socket (it begins with '/'); empty: default_listen()
   std::vector<std::string> listen;
+  uint32_t socket_mode = 0600;         // permissions of unix sockets
   std::string driver = "auto";         // "auto", "sim" or a path
   uint32_t sim_gpus = 0;               // 0: FARGPU_SIM_GPUS or the simulator's default
   std::string sim_memory;              // "8G"; empty: the simulator's default
@@ -53,6 +54,12 @@ struct DaemonConfig {
 
 // All interfaces if there is a token, else loopback only.
 std::vector<std::string> default_listen(const DaemonConfig& config);
+
+// Whether this address to listen at, a valid one, can be reached from other machines.
+bool is_for_other_machines(const std::string& where);
+
+// "0660", the permissions of a file. kInvalidArgument: no octal number, or more than 0777.
+Result<uint32_t> parse_mode(const std::string& text);
 
 // Applies the TOML file at `path` over `config`. kInvalidArgument names file, line and key; unknown
 // keys are errors.

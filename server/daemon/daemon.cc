@@ -177,8 +177,15 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
   FARGPU_ASSIGN_OR_RETURN(auto phases, BlindGate::phases_from_environment());
   impl->blind_gate.start(std::move(phases));
   impl->wait_for_signals();
-  for (const std::string& where : impl->config.listen)
-    FARGPU_RETURN_IF_ERROR(impl->listeners.add(where));
+  for (const std::string& where : impl->config.listen) {
+    FARGPU_RETURN_IF_ERROR(impl->listeners.add(where, impl->config.socket_mode));
+    if (impl->rules.token.empty() && is_for_other_machines(where)) {
+      log::warn(
+          "event=open-to-everybody address={} why=\"no token file: whoever reaches this address "
+          "may use the GPUs; use --token-file\"",
+          where);
+    }
+  }
   if (!impl->config.port_file.empty())
     FARGPU_RETURN_IF_ERROR(impl->listeners.write_ports(impl->config.port_file));
   return std::unique_ptr<Daemon>(new Daemon(std::move(impl)));
@@ -385,7 +392,7 @@ void Daemon::Impl::on_signal(int number) {
   if (!draining) return drain();
   ending = true;
   log::info("event=ending-now sessions={}", sessions.all().size());
-  sessions.kill_all(SIGKILL);
+  sessions.kill_all("the daemon was told to stop at once");
 }
 
 void Daemon::Impl::drain() {
@@ -401,7 +408,7 @@ void Daemon::Impl::drain() {
     sessions.finish_all(kFinishTime);
     drain_timer.expires_after(kFinishTime + kKillDelay);
     drain_timer.async_wait([this](const error_code& cancelled) {
-      if (!cancelled) sessions.kill_all(SIGKILL);
+      if (!cancelled) sessions.kill_all("its worker did not end after the drain");
     });
   });
   finish_when_drained();

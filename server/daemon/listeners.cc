@@ -33,7 +33,7 @@ using boost::system::error_code;
 constexpr int kBatch = 64;
 
 // The socket file of a dead daemon is replaced; one with a listening process is not.
-Result<Fd> listen_unix(const std::string& path) {
+Result<Fd> listen_unix(const std::string& path, mode_t mode) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -51,15 +51,15 @@ Result<Fd> listen_unix(const std::string& path) {
     }
     Fd other(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(other.get(), name, sizeof address) == 0) {
-      return Status(StatusCode::kInvalidArgument,
+      return Status(StatusCode::kSystem,
                     fmt::format("listen {}: another process listens there", path));
     }
     ::unlink(path.c_str());
   }
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket", errno);
-  // Only this user's processes may connect; the operator may change the file's mode.
-  const mode_t before = ::umask(0077);
+  // Who may write to the file may connect.
+  const mode_t before = ::umask(0777 & ~mode);
   const int bound = ::bind(socket.get(), name, sizeof address);
   const int error = errno;
   ::umask(before);
@@ -94,14 +94,14 @@ Listeners::Listeners(asio::io_context& loop, OnConnection on_connection,
 
 Listeners::~Listeners() { stop(); }
 
-Status Listeners::add(const std::string& where) {
+Status Listeners::add(const std::string& where, mode_t socket_mode) {
   auto listener = std::make_shared<Listener>(loop_);
   int descriptor = -1;
   if (const auto path = bootstrap::socket_path(where)) {
     std::error_code error;
     listener->path = std::filesystem::absolute(*path, error).lexically_normal();
     if (error) return system_error("listen " + where, error.value());
-    FARGPU_ASSIGN_OR_RETURN(listener->unix_socket, listen_unix(listener->path));
+    FARGPU_ASSIGN_OR_RETURN(listener->unix_socket, listen_unix(listener->path, socket_mode));
     descriptor = listener->unix_socket.get();
   } else {
     FARGPU_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(where, 0));

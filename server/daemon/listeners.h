@@ -2,6 +2,8 @@
 // sockets' files at the end.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,9 +27,9 @@ class Listeners {
             std::function<bool()> make_room);
   ~Listeners();
 
-  // "host:port" (port 0: the system chooses) or a path. An address in use, a name that does not
-  // resolve: the text says which.
-  Status add(const std::string& where);
+  // "host:port" (port 0: the system chooses) or a path, whose socket gets these permissions. An
+  // address in use is kSystem. The text names the address.
+  Status add(const std::string& where, mode_t socket_mode = 0600);
   // Writes the bound TCP ports to a file, one per line, in the order of add(). It appears whole:
   // a process that waits for the file may read it at once. kInvalidArgument: it cannot be written.
   Status write_ports(const std::string& path) const;

@@ -104,6 +104,16 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
       ->type_name("WHERE")
       ->expected(1)
       ->take_all();
+  app.add_option_function<std::string>(
+         "--socket-mode",
+         [&c](const std::string& text) {
+           const auto mode = fargpu::server::parse_mode(text);
+           if (!mode.ok()) throw CLI::ValidationError("--socket-mode", mode.status().message());
+           c.socket_mode = *mode;
+         },
+         "permissions of unix sockets: who may write to a socket may connect. Default: 0600, this "
+         "user alone; 0660 lets the group in")
+      ->type_name("MODE");
   app.add_option("--driver", c.driver,
                  "auto, sim (the simulated GPU), or the path of a libcuda.so.1");
   app.add_option("--sim-gpus", c.sim_gpus, "number of simulated GPUs")->check(CLI::Range(1, 16));
@@ -211,8 +221,9 @@ int main(int argc, char** argv) {
       app.parse(argc, argv);
     }
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : kExitUsage;
+    if (dynamic_cast<const CLI::Success*>(&error) != nullptr) return app.exit(error);
+    std::fprintf(stderr, "fargpud: %s (see fargpud --help)\n", error.what());
+    return kExitUsage;
   }
   if (!config.log_level.empty()) ::setenv("FARGPU_LOG", config.log_level.c_str(), 1);
   fargpu::log::configure("daemon", fargpu::log::Level::kInfo);

@@ -312,8 +312,9 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
   const std::string& reason = session.link->last_words();
   // A management session is ended by a signal (end_management), which may arrive before its worker
   // has a handler for it.
-  const bool expected =
-      how.signal == 0 ? how.code == 0 : session.management && how.signal == SIGTERM;
+  const bool by_us = how.signal == SIGTERM ? session.management || !session.why_cut.empty()
+                                           : how.signal == SIGKILL && !session.why_cut.empty();
+  const bool expected = how.signal == 0 ? how.code == 0 : by_us;
   log::format(
       expected ? log::Level::kInfo : log::Level::kError,
       "event=session-end session={} job={} worker={} seconds={:.1f} calls={} "
@@ -321,7 +322,9 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
       id_text(session.id), id_text(session.seat.job), session.worker->id(),
       std::chrono::duration<double>(std::chrono::steady_clock::now() - session.since).count(),
       session.statistics->calls.load(std::memory_order_relaxed), how.describe(),
-      reason.empty() ? "the worker gave no reason" : reason);
+      !reason.empty()                     ? reason
+      : by_us && !session.why_cut.empty() ? session.why_cut
+                                          : "the worker gave no reason");
   host_.folder.remove_uploads_of(session.worker->id());
   if (host_.ahead != nullptr) host_.ahead->session_settled(id);
   on_end_(session);
@@ -404,8 +407,11 @@ void Sessions::ask_for_client(EndedClients::WaitId wait, uint64_t id, bool again
       });
 }
 
-void Sessions::kill_all(int signal_number) const {
-  for (const auto& [id, session] : sessions_) session.worker->signal(signal_number);
+void Sessions::kill_all(const std::string& why) {
+  for (auto& [id, session] : sessions_) {
+    session.why_cut = why;
+    session.worker->signal(SIGKILL);
+  }
 }
 
 void Sessions::end_management(std::optional<uint64_t> job) const {
@@ -442,8 +448,9 @@ void Sessions::let_end(uint64_t id) {
 }
 
 void Sessions::cut(uint64_t id, const std::string& why) {
-  const SessionRecord* const session = find(id);
+  SessionRecord* const session = find(id);
   if (session == nullptr) return;
+  session->why_cut = why;
   log::warn("event=session-cut session={} calls={} why=\"{}\"", id_text(id),
             session->statistics->calls.load(std::memory_order_relaxed), why);
   session->worker->signal(SIGTERM);

@@ -49,6 +49,7 @@ struct SessionRecord {
   bool client_seen = false;  // the worker sees the end of the client's process itself
   Fd connection;             // a duplicate, until the worker has answered the hello or is killed
   std::optional<std::chrono::steady_clock::time_point> for_nobody_since{};  // it is found ended
+  std::string why_cut{};  // the daemon ends its worker by a signal, at its own stop
 };
 
 // A client that was admitted.
@@ -103,7 +104,7 @@ class Sessions {
   // `units`: those that have one of these; empty: all.
   void await_ended(std::span<const size_t> units, uint64_t except, EndedClients::Done done);
 
-  void kill_all(int signal_number) const;
+  void kill_all(const std::string& why);
   // Management sessions of a job that has ended, or all: they hold nothing, and end at once.
   void end_management(std::optional<uint64_t> job = std::nullopt) const;
   bool only_management() const;

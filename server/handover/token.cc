@@ -15,10 +15,12 @@ Result<std::string> read_token_file(const std::string& path) {
   };
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return wrong(std::strerror(errno));
+  if (S_ISDIR(about.st_mode)) return wrong(std::strerror(EISDIR));
   if ((about.st_mode & S_IROTH) != 0) return wrong("everybody can read it; use `chmod 600`");
   std::ifstream file(path);
+  if (!file) return wrong(std::strerror(errno));
   std::string line;
-  if (!file || !std::getline(file, line)) return wrong("it is empty or cannot be read");
+  if (!std::getline(file, line)) return wrong("it is empty");
   const size_t first = line.find_first_not_of(" \t\r");
   if (first == std::string::npos) return wrong("its first line is empty");
   line = line.substr(first, line.find_last_not_of(" \t\r") - first + 1);

@@ -97,7 +97,7 @@ class Install(unittest.TestCase):
             self.assertRegex(doctor.stdout, rf"{client}/.*/libcuda\.so\.1")
         for prefix in (client, server):
             for file in files_of(prefix):
-                texts = (".service", ".rules")
+                texts = (".service", ".rules", ".conf")
                 if file.startswith(("bin/", "lib")) and not file.endswith(texts):
                     self.assertIn(search_paths(prefix / file), ([], ["$ORIGIN"]), file)
 
@@ -145,6 +145,9 @@ class Install(unittest.TestCase):
         configuration = prefix / "etc" / "fargpu" / "fargpud.toml"
         self.assertIn(f"ExecStart={prefix}/bin/fargpud --config {configuration}\n", unit)
         self.assertNotIn("@", unit)
+        users = prefix / "lib" / "sysusers.d" / "fargpud.conf"
+        self.assertIn(str(users), unit)
+        self.assertIn("\nu fargpu ", users.read_text())
         configuration.write_text("job-grace = 1\n")
         install(prefix, "server")
         self.assertEqual(configuration.read_text(), "job-grace = 1\n")
@@ -159,6 +162,7 @@ class Install(unittest.TestCase):
         install("/usr", "server", destdir=self.folder)
         files = files_of(self.folder)
         self.assertIn("etc/fargpu/fargpud.toml", files)
+        self.assertIn("usr/lib/sysusers.d/fargpud.conf", files)
         unit = (self.folder / "usr" / "lib" / "systemd" / "system" / "fargpud.service").read_text()
         self.assertIn("ExecStart=/usr/bin/fargpud --config /etc/fargpu/fargpud.toml\n", unit)
 

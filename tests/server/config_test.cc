@@ -97,6 +97,23 @@ TEST(Config, ListensToEverybodyOnlyBehindAToken) {
   EXPECT_EQ(default_listen(config), std::vector<std::string>{"0.0.0.0:14900"});
 }
 
+TEST(Config, KnowsWhichAddressesOthersReach) {
+  for (const char* where : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "gpuhost:1"})
+    EXPECT_TRUE(is_for_other_machines(where)) << where;
+  for (const char* where :
+       {"127.0.0.1:1", "localhost:1", "[::1]:1", "::1", "/run/socket", "unix:s"})
+    EXPECT_FALSE(is_for_other_machines(where)) << where;
+}
+
+TEST(Config, PermissionsOfSockets) {
+  DaemonConfig config;
+  EXPECT_EQ(config.socket_mode, 0600u);
+  EXPECT_TRUE(parse("socket-mode = \"0660\"", config).ok());
+  EXPECT_EQ(config.socket_mode, 0660u);
+  for (const char* wrong : {"\"rw\"", "\"\"", "\"01000\"", "\"0680\"", "660"})
+    EXPECT_FALSE(parse(std::string("socket-mode = ") + wrong, config).ok()) << wrong;
+}
+
 TEST(Config, ChecksWhatFlagsCanBreak) {
   const auto broken = [](auto change) {
     DaemonConfig config;

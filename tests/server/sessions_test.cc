@@ -103,7 +103,7 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
       await_end(*program_, transport::kNoDeadline);
     }
     if (sessions_) {
-      sessions_->kill_all(SIGKILL);
+      sessions_->kill_all("the test is over");
       EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
     }
     if (!folder_path_.empty()) std::filesystem::remove_all(folder_path_);
@@ -308,7 +308,7 @@ TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
   eventually([looks] { return Clock::now() >= looks; });
   EXPECT_EQ(launcher.kills, 1) << "it is killed once";
   launcher.effect = true;
-  sessions_->kill_all(SIGKILL);
+  sessions_->kill_all("the test is over");
   EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
 }
 
