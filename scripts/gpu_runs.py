@@ -23,12 +23,44 @@ for device in /dev/nvidia*; do
     mount --bind /dev/null "$device"
   fi
 done
+rmdir "$empty"
 exec "$@"
 """
 # In front of a command: it runs in a mount namespace where no GPU is.
 HIDDEN = ("unshare", "-m", "bash", "-c", HIDE, "hide")
 TAIL = 15  # lines of stderr shown for a failure
 STOPPED = 124  # exit code of one that took too long
+
+
+class Mistake(Exception):
+    """In how a script was called: one line that says what to do."""
+
+
+def build_folder(word, simulated=False):
+    """The whole path of a folder with what a daemon and its clients need."""
+    build = pathlib.Path(word).resolve()
+    needed = ["bin/fargpu", "bin/fargpud", *(["lib/libfargpu-sim.so"] if simulated else [])]
+    for file in needed:
+        if not (build / file).exists():
+            raise Mistake(
+                f"there is no {build / file}: build it (cmake --preset portable && cmake --build "
+                "--preset portable --target product), or name another build with --build-dir"
+            )
+    return build
+
+
+def python_program(word):
+    """The whole path: programs run in other folders. A virtual environment's link stays one."""
+    found = shutil.which(word)
+    if found is None:
+        raise Mistake(f"--python: there is no program {word}")
+    return os.path.abspath(found)
+
+
+def usage(name, mistake):
+    """Of main(), for a Mistake."""
+    print(f"{name}: {mistake}", file=sys.stderr)
+    return 2
 
 
 class Outcome:

@@ -106,6 +106,40 @@ class Suites(unittest.TestCase):
         )
         self.assertNotIn("test_bad_natively", table)
 
+    def test_mistakes_are_one_line_and_leave_nothing(self):
+        (self.folder / "tmp").mkdir()
+        in_place = f"cuda-python={self.folder}"
+        malformed = self.folder / "malformed.json"
+        malformed.write_text('{"cuda-python": {"a test": {"native": 1}}}')
+        for script, words, *arguments in (
+            ("suites", ["bin/fargpu", "--build-dir"], "--build-dir", self.folder, "cuda-python"),
+            ("gpu-suite", ["bin/fargpu", "--build-dir"], "--build-dir", self.folder),
+            ("suites", ["no suite is called nosuch", "cuda-python"], "nosuch"),
+            ("suites", ["/no/folder is no folder"], "cuda-python=/no/folder"),
+            ("suites", ["--python", "bin/no-python"], "--python", "bin/no-python", in_place),
+            ("suites", ["/none.json"], "--resume", "/none.json", in_place),
+            ("suites", [str(malformed)], "--native", malformed, in_place),
+            ("suites", ["--results", "/no/folder"], "--results", "/no/folder/x", in_place),
+        ):
+            given = () if "--build-dir" in arguments else ("--build-dir", testing.BUILD.folder)
+            done = testing.run(
+                [sys.executable, testing.ROOT / "scripts" / script, *given, *arguments],
+                env=testing.clean_environment(TMPDIR=self.folder / "tmp"),
+            )
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            for word in words:
+                self.assertIn(word, done.stderr)
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+
+    def test_a_relative_python(self):
+        (self.folder / "environment").mkdir()
+        (self.folder / "environment" / "python").symlink_to(sys.executable)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder / "environment")
+        done, table, _ = self.suites("def test_good():\n    pass\n", "--python", "./python")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_the_list_is_sound(self):
         apps = testing.ROOT / "tests" / "apps"
         rows = tomllib.loads((apps / "suites.toml").read_text())["suite"]
