@@ -59,9 +59,29 @@ inline CUgraphNodeParams host_params(const CUDA_HOST_NODE_PARAMS_v1& host) {
   return params;
 }
 
-inline CUgraphNodeParams event_params(CUgraphNodeType type, CUevent event) {
-  CUgraphNodeParams params = of_type(type);
+inline CUgraphNodeParams child_params(CUgraph child) {
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_GRAPH);
+  params.graph.graph = child;
+  return params;
+}
+
+inline CUgraphNodeParams empty_params() { return of_type(CU_GRAPH_NODE_TYPE_EMPTY); }
+
+inline CUgraphNodeParams record_params(CUevent event) {
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_EVENT_RECORD);
   params.eventRecord.event = event;
+  return params;
+}
+
+inline CUgraphNodeParams wait_params(CUevent event) {
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+  params.eventWait.event = event;
+  return params;
+}
+
+inline CUgraphNodeParams free_params(CUdeviceptr address) {
+  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_MEM_FREE);
+  params.free.dptr = address;
   return params;
 }
 
@@ -70,5 +90,8 @@ inline CUgraphNodeParams operation_params(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v1
   params.memOp = {given.ctx, given.count, given.paramArray, given.flags};
   return params;
 }
+
+// Of parameters that are needed for one call only.
+inline CUgraphNodeParams* address_of(CUgraphNodeParams&& params) { return &params; }
 
 }  // namespace fargpu::client

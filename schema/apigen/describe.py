@@ -133,7 +133,9 @@ def _function(entry, chapter, types, internal):
         p.name for p in parameters if p.ctype == "CUdeviceptr"
     }:
         bad("session", f"session: '{session}' is no device pointer of it")
-    via = entry.get("via", "")
+    via, maker = entry.get("via", ""), ""
+    if isinstance(via, dict):
+        via, maker = next(iter(via.items()), ("", ""))
     if via and call != "local":
         bad("via", "'via' belongs to call: local")
     if not internal and not isinstance(entry.get("since"), int):
@@ -154,6 +156,7 @@ def _function(entry, chapter, types, internal):
         twins=twins,
         aliases=entry.get("aliases") or {},
         via=via,
+        maker=maker,
         header=entry.get("header", ""),
         internal=internal,
         client_manual=not internal
@@ -222,7 +225,7 @@ def _check_vias(api):
         target = api.function(f.via)
         if target is None or not target.client_manual:
             raise DescriptionError(f.where, f"{f.name}: via '{f.via}', which is not by hand")
-        if f.values_for(target) is None:
+        if f.values_for(target)[1] and not f.maker:
             raise DescriptionError(
                 f.where, f"{f.name}: via '{f.via}', which must have the same parameters, or more"
             )

@@ -87,6 +87,7 @@ class Function(Signature):
     twins: list = field(default_factory=list)
     aliases: dict = field(default_factory=dict)
     via: str = ""
+    maker: str = ""  # of the last parameter of `via`, in client/graph/typed_params.h
     header: str = ""  # declared there, not in cuda.h: a symbol that is refused, without an opcode
     internal: bool = False
     client_manual: bool = False
@@ -142,14 +143,17 @@ class Function(Signature):
         return "CallTarget::of_current()"
 
     def values_for(self, other):
-        """Our parameters as those of `other`, which has more of them: those are 0. None: it lacks
-        one, or has them in another order.
+        """(our parameters as those of `other`, those that it lacks). What it has besides is 0; with
+        a maker, its last one is made of those that it lacks.
         """
         own, values = list(self.arguments), []
         for a in other.arguments:
             is_next = own and own[0].ctype == a.ctype
             values.append(own.pop(0).name if is_next else "{}")
-        return None if own else values
+        if self.maker:
+            given = ", ".join(("*" if a.ctype.endswith("*") else "") + a.name for a in own)
+            values[-1] = f"address_of({self.maker}({given}))"
+        return values, own
 
     @property
     def supported(self):

@@ -79,7 +79,13 @@ def _action(f, by_name):
     if f.client_manual:
         return f"manual_{f.name}({f.values})"
     if f.via:
-        return f"manual_{f.via}({', '.join(f.values_for(by_name[f.via]))})"
+        values, given = f.values_for(by_name[f.via])
+        checks = "".join(
+            f"{a.name} == nullptr ? CUDA_ERROR_INVALID_VALUE : "
+            for a in given
+            if a.ctype.endswith("*")
+        )
+        return f"{checks}manual_{f.via}({', '.join(values)})"
     values = "".join(f", {a.name}" for a in f.arguments)
     call = f"call_{f.name}" if f.has_policy else f"wire::{f.name}"
     return (

@@ -232,6 +232,16 @@ class BadDescriptions(Description):
         )["client/exports/demo.cc"]
         self.assertIn("call_.finish(manual_cuB(a, {}, e, {}))", entry)
 
+    def test_via_with_a_made_parameter(self):
+        entry = self.cpp(
+            "# x\n- fn: CUresult cuA(int a, const size_t *p, CUevent e)\n  since: 1\n"
+            "  call: local\n  why: w\n  via: {cuB: some_params}\n"
+            "- fn: CUresult cuB(int a, CUstream s, CUgraphNodeParams *n)\n  since: 1\n"
+            "  call: local\n  why: w\n"
+        )["client/exports/demo.cc"]
+        call = "manual_cuB(a, {}, address_of(some_params(*p, e)))"
+        self.assertIn(f"finish(p == nullptr ? CUDA_ERROR_INVALID_VALUE : {call})", entry)
+
     def test_bulk_in_generated_dispatch(self):
         text = (
             "# x\n- fn: CUresult cuA(const void *p, size_t n)\n  since: 1\n  call: async\n"

@@ -200,9 +200,8 @@ CUresult captured_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsig
   if (!is_live(hEvent)) return CUDA_ERROR_INVALID_HANDLE;
   if (flags == CU_EVENT_RECORD_DEFAULT && is_interprocess(hEvent))
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return flags == CU_EVENT_RECORD_EXTERNAL
-             ? capture::add(hStream, event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, hEvent))
-             : capture::record(hEvent, hStream);
+  return flags == CU_EVENT_RECORD_EXTERNAL ? capture::add(hStream, record_params(hEvent))
+                                           : capture::record(hEvent, hStream);
 }
 
 CUresult captured_cuEventRecord(CUevent hEvent, CUstream hStream) {
@@ -218,7 +217,7 @@ CUresult captured_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned i
     capture::invalidate(hStream);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return capture::add(hStream, event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, hEvent));
+  return capture::add(hStream, wait_params(hEvent));
 }
 
 CUresult captured_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,

@@ -200,9 +200,7 @@ CUresult captured_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CU
 }
 
 CUresult captured_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-  CUgraphNodeParams given = of_type(CU_GRAPH_NODE_TYPE_MEM_FREE);
-  given.free.dptr = dptr;
-  return capture::add(hStream, given);
+  return capture::add(hStream, free_params(dptr));
 }
 
 }  // namespace fargpu::client

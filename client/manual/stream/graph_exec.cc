@@ -142,60 +142,6 @@ CUresult manual_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNo
   return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : set(hGraphExec, hNode, *nodeParams);
 }
 
-CUresult manual_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                  const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : set(hGraphExec, hNode, kernel_params(*nodeParams));
-}
-
-CUresult manual_cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                               const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : set(hGraphExec, hNode, kernel_params(*nodeParams));
-}
-
-CUresult manual_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                               const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
-  return copyParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : set(hGraphExec, hNode, copy_params(*copyParams, ctx));
-}
-
-CUresult manual_cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                               const CUDA_MEMSET_NODE_PARAMS* memsetParams,
-                                               CUcontext ctx) {
-  return memsetParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                                 : set(hGraphExec, hNode, fill_params(*memsetParams, ctx));
-}
-
-CUresult manual_cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                             const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : set(hGraphExec, hNode, host_params(*nodeParams));
-}
-
-CUresult manual_cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                   CUgraph childGraph) {
-  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_GRAPH);
-  params.graph.graph = childGraph;
-  return set(hGraphExec, hNode, params);
-}
-
-CUresult manual_cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                   CUevent event) {
-  return set(hGraphExec, hNode, event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
-}
-
-CUresult manual_cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                 CUevent event) {
-  return set(hGraphExec, hNode, event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
-}
-
-CUresult manual_cuGraphExecBatchMemOpNodeSetParams(
-    CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : set(hGraphExec, hNode, operation_params(*nodeParams));
-}
-
 CUresult manual_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       unsigned int isEnabled) {
   GraphExec* const exec = find_exec(hGraphExec);

@@ -1,4 +1,5 @@
-// Nodes of graphs: every typed function is the general one, CUgraphNodeParams.
+// Nodes of graphs. Of the typed functions those that only give parameters are rows of the
+// description (via: cuGraphAddNode_v2 and others).
 #include "client/graph/graph.h"
 #include "client/graph/typed_params.h"
 #include "client/process/process.h"
@@ -158,22 +159,6 @@ CUresult manual_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeP
   return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : write(hNode, *nodeParams);
 }
 
-CUresult manual_cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                        const CUgraphNode* dependencies, size_t numDependencies,
-                                        const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             kernel_params(*nodeParams));
-}
-
-CUresult manual_cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                     const CUgraphNode* dependencies, size_t numDependencies,
-                                     const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             kernel_params(*nodeParams));
-}
-
 CUresult manual_cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
                                               CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   return read(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams,
@@ -186,26 +171,6 @@ CUresult manual_cuGraphKernelNodeGetParams(CUgraphNode hNode,
               [&](const CUgraphNodeParams& params) { get_kernel(params.kernel, nodeParams); });
 }
 
-CUresult manual_cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
-                                              const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : write(hNode, kernel_params(*nodeParams));
-}
-
-CUresult manual_cuGraphKernelNodeSetParams(CUgraphNode hNode,
-                                           const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : write(hNode, kernel_params(*nodeParams));
-}
-
-CUresult manual_cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                     const CUgraphNode* dependencies, size_t numDependencies,
-                                     const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
-  if (copyParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             copy_params(*copyParams, ctx));
-}
-
 CUresult manual_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
   return read(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams,
               [&](const CUgraphNodeParams& params) { *nodeParams = params.memcpy.copyParams; });
@@ -216,14 +181,6 @@ CUresult manual_cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3
   CUcontext context = nullptr;
   const CUresult result = read_context(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &context);
   return result == CUDA_SUCCESS ? write(hNode, copy_params(*nodeParams, context)) : result;
-}
-
-CUresult manual_cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                     const CUgraphNode* dependencies, size_t numDependencies,
-                                     const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) {
-  if (memsetParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             fill_params(*memsetParams, ctx));
 }
 
 CUresult manual_cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
@@ -241,30 +198,10 @@ CUresult manual_cuGraphMemsetNodeSetParams(CUgraphNode hNode,
   return result == CUDA_SUCCESS ? write(hNode, fill_params(*nodeParams, context)) : result;
 }
 
-CUresult manual_cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                   const CUgraphNode* dependencies, size_t numDependencies,
-                                   const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, host_params(*nodeParams));
-}
-
 CUresult manual_cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
   return read(hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, [&](const CUgraphNodeParams& params) {
     *nodeParams = {params.host.fn, params.host.userData};
   });
-}
-
-CUresult manual_cuGraphHostNodeSetParams(CUgraphNode hNode,
-                                         const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : write(hNode, host_params(*nodeParams));
-}
-
-CUresult manual_cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                         const CUgraphNode* dependencies, size_t numDependencies,
-                                         CUgraph childGraph) {
-  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_GRAPH);
-  params.graph.graph = childGraph;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params);
 }
 
 CUresult manual_cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
@@ -272,50 +209,14 @@ CUresult manual_cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGrap
               [&](const CUgraphNodeParams& params) { *phGraph = params.graph.graph; });
 }
 
-CUresult manual_cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                    const CUgraphNode* dependencies, size_t numDependencies) {
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             of_type(CU_GRAPH_NODE_TYPE_EMPTY));
-}
-
-CUresult manual_cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                          const CUgraphNode* dependencies, size_t numDependencies,
-                                          CUevent event) {
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
-}
-
 CUresult manual_cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
   return read(hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event_out,
               [&](const CUgraphNodeParams& params) { *event_out = params.eventRecord.event; });
 }
 
-CUresult manual_cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
-  return write(hNode, event_params(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
-}
-
-CUresult manual_cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                        const CUgraphNode* dependencies, size_t numDependencies,
-                                        CUevent event) {
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
-}
-
 CUresult manual_cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
   return read(hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event_out,
               [&](const CUgraphNodeParams& params) { *event_out = params.eventWait.event; });
-}
-
-CUresult manual_cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
-  return write(hNode, event_params(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
-}
-
-CUresult manual_cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                         const CUgraphNode* dependencies, size_t numDependencies,
-                                         const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
-             operation_params(*nodeParams));
 }
 
 CUresult manual_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
@@ -325,12 +226,6 @@ CUresult manual_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
                 *nodeParams_out = {params.memOp.ctx, params.memOp.count, params.memOp.paramArray,
                                    params.memOp.flags};
               });
-}
-
-CUresult manual_cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
-                                               const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE
-                               : write(hNode, operation_params(*nodeParams));
 }
 
 CUresult manual_cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
@@ -358,14 +253,6 @@ CUresult manual_cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
                 params_out->bytesize = params.alloc.bytesize;
                 params_out->dptr = params.alloc.dptr;
               });
-}
-
-CUresult manual_cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph,
-                                      const CUgraphNode* dependencies, size_t numDependencies,
-                                      CUdeviceptr dptr) {
-  CUgraphNodeParams params = of_type(CU_GRAPH_NODE_TYPE_MEM_FREE);
-  params.free.dptr = dptr;
-  return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params);
 }
 
 CUresult manual_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
