@@ -1,8 +1,6 @@
 #include "common/bootstrap/connect.h"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -140,25 +138,6 @@ Result<Fd> connect_server(const ServerAddress& server, transport::Deadline deadl
                          : "no TLS connection";
   return Status(tunnel.status().code(),
                 fmt::format("{}: {}: {}", server.to_string(), what, tunnel.status().message()));
-}
-
-std::string peer_address(int socket) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return {};
-  char text[INET6_ADDRSTRLEN] = {};
-  if (storage.ss_family == AF_INET) {
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, text,
-                sizeof text);
-  } else if (storage.ss_family == AF_INET6) {
-    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
-    if (IN6_IS_ADDR_V4MAPPED(&v6)) {
-      ::inet_ntop(AF_INET, v6.s6_addr + 12, text, sizeof text);
-    } else {
-      ::inet_ntop(AF_INET6, &v6, text, sizeof text);
-    }
-  }
-  return text;
 }
 
 }  // namespace fargpu::bootstrap

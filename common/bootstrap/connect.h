@@ -53,8 +53,4 @@ class DistinctServers {
 // tunnel (common/tls).
 Result<Fd> connect_server(const ServerAddress& server, transport::Deadline deadline);
 
-// "10.0.0.5" or "fe80::1": the address of one end of a connected TCP socket; empty for other
-// sockets.
-std::string peer_address(int socket);
-
 }  // namespace fargpu::bootstrap

@@ -12,16 +12,6 @@ std::optional<Upgrade> parse_upgrade(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<Upgrade> parse_upgrades(std::string_view text) {
-  std::vector<Upgrade> upgrades;
-  while (!text.empty()) {
-    const size_t comma = text.find(',');
-    if (const auto upgrade = parse_upgrade(text.substr(0, comma))) upgrades.push_back(*upgrade);
-    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
-  }
-  return upgrades;
-}
-
 std::string join(const std::vector<Upgrade>& upgrades) {
   std::string text;
   for (const Upgrade upgrade : upgrades) {

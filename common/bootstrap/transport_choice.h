@@ -16,9 +16,7 @@ enum class Upgrade { kShm, kRdma };
 
 const char* to_string(Upgrade upgrade);
 std::optional<Upgrade> parse_upgrade(std::string_view text);
-// "shm,rdma": commas, no blanks; unknown names are skipped.
-std::vector<Upgrade> parse_upgrades(std::string_view text);
-// The contrary; "none" for an empty list.
+// "shm,rdma"; "none" for an empty list.
 std::string join(const std::vector<Upgrade>& upgrades);
 
 struct TransportWish {

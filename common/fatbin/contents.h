@@ -1,8 +1,7 @@
-// The contents of a container's entries, and the choice of PTX for a device. Pure functions over
-// memory that the caller owns; a damaged entry is a Status.
+// The contents of a container's entries. Pure functions over memory that the caller owns; a damaged
+// entry is a Status.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,9 +17,5 @@ inline constexpr std::string_view kElfMagic =
 
 // The payload as it was before compression (zstd, LZ4 block or none).
 Result<std::string> entry_contents(const FatbinEntry& entry);
-
-// The PTX text that suits a device best: the highest arch not above its capability. kNotFound when
-// there is none; the message lists the existing entries.
-Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability);
 
 }  // namespace fargpu

@@ -1,5 +1,7 @@
 #include "sim/fatbin/image.h"
 
+#include <fmt/core.h>
+
 #include <cstring>
 
 #include "common/fatbin/contents.h"
@@ -40,6 +42,31 @@ Result<std::vector<std::string>> read_wrapper(const void* image, int compute_cap
 }
 
 }  // namespace
+
+Result<std::string> select_ptx(std::span<const FatbinEntry> entries, int compute_capability) {
+  const FatbinEntry* best = nullptr;
+  std::string present;
+  for (const FatbinEntry& entry : entries) {
+    const bool is_ptx = entry.kind == static_cast<uint16_t>(EntryKind::kPtx);
+    const char* name = is_ptx                                                   ? "PTX"
+                       : entry.kind == static_cast<uint16_t>(EntryKind::kCubin) ? "cubin"
+                                                                                : "entry";
+    present += fmt::format("{}{} sm_{}", present.empty() ? "" : ", ", name, entry.arch);
+    if (!is_ptx || entry.arch > static_cast<uint32_t>(compute_capability)) continue;
+    if (!best || entry.arch > best->arch) best = &entry;
+  }
+  if (!best) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("no PTX for sm_{} in the image (it has: {}); the simulated GPU runs "
+                              "PTX only, compile with "
+                              "-gencode arch=compute_XX,code=compute_XX",
+                              compute_capability, present.empty() ? "nothing" : present));
+  }
+  FARGPU_ASSIGN_OR_RETURN(std::string text, entry_contents(*best));
+  // The text is a C string in its entry; what follows its end is padding.
+  if (const size_t end = text.find('\0'); end != std::string::npos) text.resize(end);
+  return text;
+}
 
 Result<std::vector<std::string>> read_image(const void* image, int compute_capability) {
   const auto* bytes = static_cast<const char*>(image);

@@ -1,5 +1,6 @@
 // libFuzzer target: the container reader, its decompression, and the linked image.
 #include "common/fatbin/contents.h"
+#include "sim/fatbin/image.h"
 #include "sim/fatbin/linked_image.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -153,8 +153,6 @@ TEST(Bootstrap, WishIsReadFromText) {
   EXPECT_TRUE(bootstrap::parse_wish("shm")->forced);
   EXPECT_EQ(bootstrap::parse_wish("rdma")->upgrades, std::vector{Upgrade::kRdma});
   EXPECT_EQ(bootstrap::parse_wish("carrier pigeon").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(bootstrap::parse_upgrades("rdma,none,shm"),
-            (std::vector{Upgrade::kRdma, Upgrade::kShm}));
 }
 
 TEST(Bootstrap, NothingWishedStaysWithoutAWord) {

@@ -136,7 +136,6 @@ class RdmaLink {
                     EventFd sender_event, EventFd receiver_event);
 
   Status make_queues();
-  void on_received(const ibv_wc& completion);
   void on_message(uint32_t bytes);
   void on_control(uint32_t value);
   Status completion_error(const ibv_wc& completion) const;

@@ -50,12 +50,6 @@ Status set_tcp_options(int descriptor, std::chrono::milliseconds user_timeout) {
   return Status();
 }
 
-Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint,
-                                                         StreamOptions options, Deadline deadline) {
-  FARGPU_ASSIGN_OR_RETURN(Fd socket, tcp_connect(endpoint, deadline));
-  return from_fd(std::move(socket), std::move(options));
-}
-
 Status accept_failed(int error_number) {
   const Status failed = system_error("cannot accept a connection", error_number);
   const bool no_descriptor = error_number == EMFILE || error_number == ENFILE;

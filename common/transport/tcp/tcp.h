@@ -17,9 +17,6 @@ namespace fargpu::transport {
 // Resolves the name and tries its addresses in turn. kTimeout, kNotFound (no such host) or kLost
 // (refused, unreachable), with the endpoint in the message.
 Result<Fd> tcp_connect(const Endpoint& endpoint, Deadline deadline);
-// tcp_connect and from_fd in one.
-Result<std::unique_ptr<Transport>> tcp_connect_transport(const Endpoint& endpoint,
-                                                         StreamOptions options, Deadline deadline);
 
 // Of accept(2): kNoCapacity where no descriptor is left, else kSystem.
 Status accept_failed(int error_number);
