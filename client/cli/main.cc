@@ -16,10 +16,11 @@
 namespace fargpu::cli {
 
 void add_server_options(CLI::App& command, ServerOptions& options) {
-  command.add_option("--server,-s", options.server,
-                     "Server: host, host:port, tls://host:port or the path of a unix socket; "
-                     "several, separated by commas, for one program on the GPUs of all "
-                     "(default: $FARGPU_SERVER; port 14900)");
+  command.add_option(
+      "--server,-s", options.server,
+      "Server: host, host:port, tls://host:port or unix:PATH, a socket of this host; "
+      "several, separated by commas, for one program on the GPUs of all "
+      "(default: $FARGPU_SERVER; port 14900)");
   command.add_flag(
       "--tls", options.tls,
       "Encrypt, and verify the server's certificate; the same as a server tls://HOST:PORT");

@@ -10,8 +10,10 @@
 #include <set>
 
 #include "common/base/descriptors.h"
+#include "common/base/env.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/transport/spin.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
 #include "server/launch/child_launcher.h"
@@ -50,6 +52,14 @@ void allow_more_descriptors() {
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kEnough));
   (void)::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// What every worker reads, so that a mistake does not cost each session.
+Status check_environment() {
+  FARGPU_RETURN_IF_ERROR(
+      fargpu::transport::spin_from_environment(fargpu::transport::SpinningEnd::kWorker).status());
+  FARGPU_RETURN_IF_ERROR(fargpu::env_bool("FARGPU_GPUDIRECT", true).status());
+  return fargpu::env_bytes("FARGPU_GPUDIRECT_FROM", 0).status();
 }
 
 std::string worker_beside_us() {
@@ -226,7 +236,9 @@ int main(int argc, char** argv) {
     return kExitUsage;
   }
   if (!config.log_level.empty()) ::setenv("FARGPU_LOG", config.log_level.c_str(), 1);
-  fargpu::log::configure("daemon", fargpu::log::Level::kInfo);
+  // A level that is none is reported here, and not by each worker.
+  if (!fargpu::log::configure("daemon", fargpu::log::Level::kInfo)) ::unsetenv("FARGPU_LOG");
+  if (Status status = check_environment(); !status.ok()) return fail(status);
 
   allow_more_descriptors();
   fargpu::server::SimSlot slot;  // held until the end

@@ -50,6 +50,14 @@ class Fargpud(unittest.TestCase):
         for mode in ("rw", "0888", "7777"):
             self.fails(USAGE, ["--socket-mode", mode], "--socket-mode", mode)
 
+    def test_wrong_variables(self):
+        for name in ("FARGPU_SPIN", "FARGPU_GPUDIRECT", "FARGPU_GPUDIRECT_FROM"):
+            self.fails(USAGE, [name, "'x'"], env=testing.clean_environment(**{name: "x"}))
+        with testing.Daemon(environment={"FARGPU_LOG": "loud"}) as daemon:
+            self.assertEqual(daemon.run("true").returncode, 0)
+            testing.wait_until(daemon.workers_ahead, "a worker ahead")
+            self.assertEqual(daemon.log_text().count("FARGPU_LOG='loud'"), 1)
+
     def test_addresses_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             self.fails(FAILURE, ["in use"], "--listen", f"127.0.0.1:{other.getsockname()[1]}")
