@@ -3,15 +3,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "client/process/gpu_tools.h"
 #include "client/program/layout.h"
 #include "client/program/program_file.h"
 #include "client/settings/environment.h"
 #include "common/base/env.h"
+#include "common/base/kept_environment.h"
 #include "common/base/parse.h"
 #include "common/bootstrap/connect.h"
 
@@ -41,6 +50,39 @@ Status check_readable(const std::string& name, const std::string& path) {
   return error == 0 ? Status() : system_error(name + ": cannot read '" + path + "'", error);
 }
 
+// How many letters must be changed, added or left out, at least.
+size_t edits_between(std::string_view one, std::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < one.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < other.size(); ++j) {
+      const size_t changed = diagonal + (one[i] == other[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+// A variable of another name may be somebody else's, unless it looks like one of ours.
+void warn_of_misspelt_settings() {
+  std::istringstream text(FARGPU_SETTINGS);
+  const std::set<std::string> settings{std::istream_iterator<std::string>(text), {}};
+  for (const auto& [name, value] : own_variables_now()) {
+    if (settings.contains(name)) continue;
+    // Short names are near to many.
+    const size_t most = std::min<size_t>(2, (name.size() - sizeof "FARGPU_" + 1) / 3);
+    const auto near = std::ranges::find_if(settings, [&, &own = name](const std::string& setting) {
+      return edits_between(own, setting) <= most;
+    });
+    if (near != settings.end()) {
+      std::fprintf(stderr, "fargpu: %s is no setting of fargpu; is %s meant?\n", name.c_str(),
+                   near->c_str());
+    }
+  }
+}
+
 Status in_flag(const char* flag, const Status& status) {
   return status.ok() ? status : Status(status.code(), std::string(flag) + ": " + status.message());
 }
@@ -48,6 +90,7 @@ Status in_flag(const char* flag, const Status& status) {
 }  // namespace
 
 Status export_server(const ServerOptions& options) {
+  warn_of_misspelt_settings();
   if (!options.server.empty()) {
     FARGPU_RETURN_IF_ERROR(in_flag("--server", bootstrap::split_servers(options.server).status()));
     FARGPU_RETURN_IF_ERROR(set("FARGPU_SERVER", options.server));

@@ -30,8 +30,9 @@ struct SessionOptions {
 // programs with a DT_RPATH, NVML where that leads to another one.
 enum class Preload { kAuto, kAlways, kNever };
 
-// Checks the values and sets FARGPU_*. Relative paths become absolute, also in variables that were
-// set before: the program may change its folder before its first call.
+// Checks the values and sets FARGPU_*; export_server() also warns of variables whose names are
+// nearly those of settings. Relative paths become absolute, also in variables that were set before:
+// the program may change its folder before its first call.
 Status export_server(const ServerOptions& options);
 Status export_session(const SessionOptions& options);
 // Of the files that FARGPU_TOKEN_FILE and FARGPU_TLS_CA name. kSystem: one that is needed cannot be

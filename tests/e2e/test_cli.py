@@ -371,6 +371,13 @@ class Cli(unittest.TestCase):
             )
             self.assertEqual(inside.returncode, 0, inside.stdout)
 
+    def test_names_that_are_nearly_settings(self):
+        with testing.Daemon() as daemon:
+            server = {"FARGPU_SERVER": daemon.server}
+            done = fargpu("ps", FARGPU_TRANPORT="tcp", FARGPU_BIN="/opt", **server)
+            self.one_line(done, 0, "FARGPU_TRANPORT is no setting", "FARGPU_TRANSPORT")
+            self.assertEqual(fargpu("ps", FARGPU_SIM_GPUS="2", **server).stderr, "")
+
     def test_a_level_that_is_none_is_told_once(self):
         with testing.Daemon() as daemon:
             program = testing.BUILD.program("counted_copies")
