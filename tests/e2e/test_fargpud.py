@@ -118,7 +118,9 @@ class Fargpud(unittest.TestCase):
                         testing.wait_until(lambda: "draining" in daemon.log_text(), "it drains")
                         daemon.process.terminate()
                     self.assertEqual(daemon.process.wait(timeout=testing.LIMIT), 0)
-                    testing.wait_until(lambda: program.stderr.readline(), "the session is lost")
+                    self.assertRegex(
+                        program.stderr.readline(), "is lost: .*; start the program again"
+                    )
                 lines = [
                     line for line in daemon.log_text().splitlines() if "event=session-end" in line
                 ]
