@@ -162,7 +162,8 @@ class Timeline(Timelines):
                     testing.BUILD.program("waits"), "1", "0", "1", "0", env=environment
                 )
                 self.assertNotEqual(done.returncode, 0)
-                self.assertIn("FARGPU_TRACE_RECORDS: 1 to 1048576", done.stderr)
+                wrong = f"FARGPU_TRACE_RECORDS: {number} is not between 1 and 1048576"
+                self.assertIn(wrong, done.stderr)
 
     def test_each_server_has_lanes(self):
         with testing.Daemon() as a, testing.Daemon() as b:

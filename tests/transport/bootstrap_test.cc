@@ -192,7 +192,7 @@ TEST(Bootstrap, ForcedWishThatCannotBeHadIsAnError) {
       bootstrap::make_offers(sockets.worker.get(), wish.upgrades, {.same_host = false});
   auto client = upgrade_as_client(std::move(sockets.client), wish, offers, {}, soon());
   ASSERT_FALSE(client.ok());
-  EXPECT_EQ(client.status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(client.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(client.status().message().find("another host"), std::string::npos);
   // The worker sees the connection go.
   auto worker = upgrade_as_worker(std::move(sockets.worker), offers, {}, soon());
