@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "common/base/log.h"
