@@ -16,12 +16,11 @@ CUresult Link::unknown(const char* name) const {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-transport::DescriptorPassing* Link::descriptor_passing() {
-  return zero_copy_ ? channel_->transport().descriptor_passing() : nullptr;
-}
-
-transport::RemoteMemory* Link::remote_memory() {
-  return zero_copy_ ? channel_->transport().remote_memory() : nullptr;
+void Link::set_channel(std::unique_ptr<rpc::Channel> channel) {
+  channel_ = std::move(channel);
+  const bool shares = zero_copy_ && channel_ != nullptr;
+  descriptor_passing_ = shares ? channel_->transport().descriptor_passing() : nullptr;
+  remote_memory_ = shares ? channel_->transport().remote_memory() : nullptr;
 }
 
 CUresult from_status(const Status& status) {

@@ -35,18 +35,20 @@ class Link {
   CUresult unknown(const char* name) const;
   // Host memory that the worker shares, or accesses by its adapter, if the settings allow that;
   // nullptr where the transport has no such way.
-  transport::DescriptorPassing* descriptor_passing();
-  transport::RemoteMemory* remote_memory();
+  transport::DescriptorPassing* descriptor_passing() { return descriptor_passing_; }
+  transport::RemoteMemory* remote_memory() { return remote_memory_; }
 
  protected:
   Link(Server server, bool zero_copy) : server_(std::move(server)), zero_copy_(zero_copy) {}
   ~Link() = default;
-  void set_channel(std::unique_ptr<rpc::Channel> channel) { channel_ = std::move(channel); }
+  void set_channel(std::unique_ptr<rpc::Channel> channel);
 
  private:
   const Server server_;
   const bool zero_copy_;
   std::unique_ptr<rpc::Channel> channel_;
+  transport::DescriptorPassing* descriptor_passing_ = nullptr;
+  transport::RemoteMemory* remote_memory_ = nullptr;
 };
 
 // exit() runs. Calls that fail from now on say so.

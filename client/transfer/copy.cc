@@ -173,19 +173,13 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
     return copy_on_host(target, dst.rows, src.rows, shape, stream);
-  Transfer transfer{session,
-                    target.context,
-                    true,
-                    dst,
-                    src,
-                    shape,
-                    stream,
+  Transfer transfer(target, true, dst, src, shape, stream,
                     {.to_device = true,
                      .waits = wait,
                      .own_work = ManagedMemory::is_own_work(),
                      .takes_now = access == SourceAccess::kDuringCall,
                      .bytes = shape.bytes(),
-                     .host = host_memory_of(src, shape)}};
+                     .host = host_memory_of(src, shape)});
   CUresult result = check(transfer);
   if (result == CUDA_SUCCESS) result = expose_copied(session, dst.rows, src.rows, shape);
   if (result != CUDA_SUCCESS) return result;
@@ -204,11 +198,8 @@ CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpo
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
     return copy_on_host(target, dst.rows, src.rows, shape, stream);
-  Transfer transfer{
-      session, target.context,
-      false,   src,
-      dst,     shape,
-      stream,  {.waits = wait, .bytes = shape.bytes(), .host = host_memory_of(dst, shape)}};
+  Transfer transfer(target, false, src, dst, shape, stream,
+                    {.waits = wait, .bytes = shape.bytes(), .host = host_memory_of(dst, shape)});
   CUresult result = check(transfer);
   if (result != CUDA_SUCCESS) return result;
   // The source may be host memory by its device address, which is the mirror's.

@@ -106,11 +106,6 @@ CUresult check_range(const Session& session, const Endpoint& device, uint64_t by
   return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-bool is_unknown(const Session& session, const Endpoint& device) {
-  return device.device && !device.region && device.array == nullptr &&
-         !session.host_memory.find(device.rows.address);
-}
-
 bool is_unknown(const Session& session, CUdeviceptr address) {
   return !session.device_memory.find(address) && !session.host_memory.find(address);
 }

@@ -57,8 +57,11 @@ CUresult check_range(const Session& session, const Endpoint& device, uint64_t by
 
 // Whether a device end, or a device address, lies in memory of which this process knows nothing: a
 // wrong address, or a variable of a module that nobody has looked up.
-bool is_unknown(const Session& session, const Endpoint& device);
 bool is_unknown(const Session& session, CUdeviceptr address);
+inline bool is_unknown(const Session& session, const Endpoint& device) {
+  return device.device && !device.region && device.array == nullptr &&
+         is_unknown(session, device.rows.address);
+}
 // Around calls that send work without waiting. If its memory is unknown they wait, and the driver's
 // answer is theirs: natively a wrong address fails in the call, and later calls are none the wiser.
 class AskDriver {

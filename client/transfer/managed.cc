@@ -386,10 +386,8 @@ ManagedUse::~ManagedUse() {
     session_->managed.end_work();
 }
 
-CUresult await_managed(Session& session, CUstream stream, const Endpoint& dst,
-                       const Endpoint& src) {
-  if (!session.observers.any(Observers::kManagedMemory)) [[likely]]
-    return CUDA_SUCCESS;
+CUresult await_attached(Session& session, CUstream stream, const Endpoint& dst,
+                        const Endpoint& src) {
   bool is_global = true;
   for (const Endpoint* end : {&dst, &src}) {
     if (!is_managed(*end)) continue;

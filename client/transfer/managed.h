@@ -55,6 +55,13 @@ class ManagedUse {
 
 // After a copy was submitted. While managed memory is not attached globally, the application's
 // access waits for nothing: so the copy is awaited.
-CUresult await_managed(Session& session, CUstream stream, const Endpoint& dst, const Endpoint& src);
+CUresult await_attached(Session& session, CUstream stream, const Endpoint& dst,
+                        const Endpoint& src);  // where there is managed memory
+inline CUresult await_managed(Session& session, CUstream stream, const Endpoint& dst,
+                              const Endpoint& src) {
+  return session.observers.any(Observers::kManagedMemory)
+             ? await_attached(session, stream, dst, src)
+             : CUDA_SUCCESS;
+}
 
 }  // namespace fargpu::client

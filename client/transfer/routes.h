@@ -23,6 +23,19 @@ namespace fargpu::client {
 
 // On the stack of its call.
 struct Transfer {
+  // Not an aggregate: an initialiser of one would clear the bytes of `packed`, too.
+  Transfer(const CallTarget& target, bool is_to_device, const Endpoint& device_end,
+           const Endpoint& host_end, const copy::Shape& copied, CUstream named,
+           const CopyFacts& known)
+      : session(target.session),
+        context(target.context),
+        to_device(is_to_device),
+        device(device_end),
+        host(host_end),
+        shape(copied),
+        stream(named),
+        facts(known) {}
+
   Session& session;
   const uint16_t context;  // current; of frames
   const bool to_device;

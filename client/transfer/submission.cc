@@ -16,15 +16,13 @@ namespace {
 // stream and what it does there; a thread makes one copy at a time.
 thread_local const Session* covered = nullptr;
 
-// Apart from take_place(), so that that needs no more than its registers.
-[[gnu::noinline]] void wait_for_room(Session& session, CUstream stream,
-                                     const ResolvedStream& resolved) {
+void wait_for_room(Session& session, CUstream stream, const ResolvedStream& resolved) {
   session.queue_marks.wait_for_place(StreamState::queue_of(*resolved.state),
                                      {stream_context_id(stream), resolved.id});
 }
 
-[[gnu::noinline]] void wait_behind_host_functions(Session& session, uint16_t context,
-                                                  const ResolvedStream& resolved, uint32_t places) {
+void wait_behind_host_functions(Session& session, uint16_t context, const ResolvedStream& resolved,
+                                uint32_t places) {
   if (HostCalls::on_this_thread()) return;
   const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
   session.host_turns.enter(state->turns, order_of(resolved), [&] { return session.lost.load(); });
@@ -71,21 +69,35 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
 // hold streams (queue_limit.h).
 void Submission::take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved) {
   if (resolved.state == nullptr) return;
-  // Functions count turns while the legacy stream may have work (add_turns): what is not sent yet
-  // must not be taken for done.
-  const std::shared_ptr<StreamState>& state = *resolved.state;
-  const bool is_watched = resolved.id == kLegacyStreamId;
-  if (is_watched && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
-    sending_.begin(state);
-  if (!state->queue.take(sending_.begun())) [[unlikely]]
-    wait_for_room(session_, stream, resolved);
-  if (session_.observers.any(Observers::kHeldStreams)) [[unlikely]]
+  const bool is_legacy = resolved.id == kLegacyStreamId;
+  if (is_legacy && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
+    return take_counted_place(context, stream, resolved);
+  const bool has_room = (*resolved.state)->queue.take();
+  const Observers::Set observers = session_.observers.all();
+  if (!has_room || (observers & Observers::kHeldStreams) != 0 ||
+      (is_legacy && (observers & Observers::kFunctionsEver) != 0)) [[unlikely]]
+    wait_for_place(context, stream, resolved, has_room);
+}
+
+// In the legacy stream, once there was a function. Functions count turns while that stream may have
+// work (add_turns): what is not sent yet must not be taken for done.
+void Submission::take_counted_place(uint16_t context, CUstream stream,
+                                    const ResolvedStream& resolved) {
+  sending_.begin(*resolved.state);
+  const bool has_room = (*resolved.state)->queue.take(/*exactly=*/true);
+  wait_for_place(context, stream, resolved, has_room);
+}
+
+void Submission::wait_for_place(uint16_t context, CUstream stream, const ResolvedStream& resolved,
+                                bool has_room) {
+  if (!has_room) wait_for_room(session_, stream, resolved);
+  if (session_.observers.any(Observers::kHeldStreams))
     wait_behind_host_functions(session_, context, resolved, 1);
   // The first function came meanwhile, and with it a mark, perhaps: counted once more.
-  if (is_watched && !sending_.begun() && session_.observers.any(Observers::kFunctionsEver))
-      [[unlikely]] {
-    sending_.begin(state);
-    (void)state->queue.take(/*exactly=*/true);
+  if (resolved.id == kLegacyStreamId && !sending_.begun() &&
+      session_.observers.any(Observers::kFunctionsEver)) {
+    sending_.begin(*resolved.state);
+    (void)(*resolved.state)->queue.take(/*exactly=*/true);
   }
 }
 

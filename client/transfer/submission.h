@@ -81,6 +81,11 @@ class Submission {
 
  private:
   void take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved);
+  // Apart from take_place(), so that that needs no more than its registers.
+  [[gnu::noinline]] void take_counted_place(uint16_t context, CUstream stream,
+                                            const ResolvedStream& resolved);
+  [[gnu::noinline]] void wait_for_place(uint16_t context, CUstream stream,
+                                        const ResolvedStream& resolved, bool has_room);
   void use_host_memory();
   void use_host_memory(CUstream stream);
   void end_use();
