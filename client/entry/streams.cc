@@ -106,27 +106,24 @@ HostTurns::Of order_of(const ResolvedStream& stream) {
                                                                        : HostTurns::Of::kBlocking;
 }
 
-std::shared_ptr<void> add_turns(Session& session, CUstream stream, const ResolvedStream& resolved,
-                                unsigned functions) {
+std::shared_ptr<void> make_turns(Session& session, const ResolvedStream& resolved) {
   if (!session.observers.any(Observers::kFunctionsEver))
     session.observers.add(Observers::kFunctionsEver);
-  return session.host_turns.add(StreamState::turns_of(*resolved.state), order_of(resolved),
-                                functions, legacy_work_beside(session, stream, resolved),
-                                [&] { return session.lost.load(); });
+  return session.host_turns.make(StreamState::turns_of(*resolved.state), order_of(resolved));
 }
 
-std::function<bool()> legacy_work_beside(Session& session, CUstream stream,
-                                         const ResolvedStream& resolved) {
+HostTurns::Entering entering(Session& session, CUstream stream, const ResolvedStream& resolved,
+                             unsigned own_work) {
+  HostTurns::Entering entering{.stream = &(*resolved.state)->queue, .own_work = own_work};
   const Context* const own =
       order_of(resolved) == HostTurns::Of::kBlocking ? context_of(stream) : nullptr;
-  if (own == nullptr) return [] { return false; };
-  return [&session, own] {
-    const std::shared_ptr<StreamState>& legacy = own->legacy_stream;
-    if (!legacy->queue.may_have_work()) return false;
-    // Nobody may have waited for it. In front of the functions: it would be behind them.
-    session.queue_marks.follow(StreamState::queue_of(legacy), {own->wire_id, kLegacyStreamId});
-    return legacy->queue.may_have_work();
+  if (own == nullptr) return entering;
+  entering.legacy = &own->legacy_stream->queue;
+  entering.follow_legacy = [&session, own] {
+    session.queue_marks.follow(StreamState::queue_of(own->legacy_stream),
+                               {own->wire_id, kLegacyStreamId});
   };
+  return entering;
 }
 
 CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {

@@ -49,14 +49,13 @@ struct ResolvedStream {
 CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved);
 // Of a stream with a state.
 HostTurns::Of order_of(const ResolvedStream& stream);
-// For host functions that are about to be sent into `resolved`, which has a state, and which
-// `stream` names: as HostTurns::add(), may wait until others have run.
-std::shared_ptr<void> add_turns(Session& session, CUstream stream, const ResolvedStream& resolved,
-                                unsigned functions);
-// Whether the stream waits for work of the legacy stream that may not have ended. The session and
-// the context outlive the question.
-std::function<bool()> legacy_work_beside(Session& session, CUstream stream,
-                                         const ResolvedStream& resolved);
+// For host functions that will be sent into `resolved`, which has a state. From now on work counts
+// itself while it is being sent.
+std::shared_ptr<void> make_turns(Session& session, const ResolvedStream& resolved);
+// What HostTurns asks before they are sent. `own_work`: of them, a graph's launch is work, too. The
+// session, the stream's state and the context outlive it.
+HostTurns::Entering entering(Session& session, CUstream stream, const ResolvedStream& resolved,
+                             unsigned own_work = 0);
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();
 

@@ -215,13 +215,19 @@ void take_copies(GraphExec& exec, uint32_t first, const Description& description
 CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
                      const ResolvedStream& resolved) {
   Session& session = target.session;
-  HostTurns& all_turns = session.host_turns;
-  const auto lost = [&] { return session.lost.load(); };
   std::shared_ptr<void> turns;
+  FunctionsToSend alone{.stream = stream};
   if (resolved.state != nullptr && !exec.host_calls.empty()) {
-    turns = exec.turns == 0 ? add_turns(session, stream, resolved, exec.functions_alone)
-                            : all_turns.add_graph(StreamState::turns_of(*resolved.state),
-                                                  order_of(resolved), exec.turns, lost);
+    if (exec.turns == 0) {
+      alone.turns = turns = make_turns(session, resolved);
+      alone.entering = entering(session, stream, resolved, /*own_work=*/1);
+      alone.entering->functions = exec.functions_alone;
+      alone.entering->of_work_behind = HostTurns::kOfHostGraph;
+    } else {
+      turns =
+          session.host_turns.add_graph(StreamState::turns_of(*resolved.state), order_of(resolved),
+                                       exec.turns, [&] { return session.lost.load(); });
+    }
   }
   std::vector<HostFunction> functions;
   functions.reserve(exec.host_calls.size());
@@ -242,27 +248,14 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
     ids = functions_of(session).add_all(std::move(functions));
     session.channel().await_notices();
   }
-  std::function<bool()> beside;
-  if (turns != nullptr && exec.turns == 0) beside = legacy_work_beside(session, stream, resolved);
-  CUresult result = CUDA_SUCCESS;
-  // The launch has waited for a place meanwhile, and work of the legacy stream came.
-  for (bool early = true; early;) {
-    early = false;
-    result = submit(session, target.context, stream,
-                    Submission::kHostMemory | Submission::kQueuePlace, [&](uint64_t id) {
-                      early =
-                          beside && !all_turns.may_enter(turns, exec.functions_alone, beside, lost);
-                      if (early) return CUDA_SUCCESS;
-                      return wire::fgGraphLaunch(session, target.context, exec.id, id,
-                                                 static_cast<unsigned>(ids.size()),
-                                                 ids.empty() ? nullptr : ids.data());
-                    });
-    if (early) all_turns.wait_to_enter(turns, exec.functions_alone, beside, lost);
-  }
+  const CUresult result = submit_functions(
+      target, alone, Submission::kHostMemory | Submission::kQueuePlace, [&](uint64_t id) {
+        return wire::fgGraphLaunch(session, target.context, exec.id, id,
+                                   static_cast<unsigned>(ids.size()),
+                                   ids.empty() ? nullptr : ids.data());
+      });
   if (result != CUDA_SUCCESS)
     for (const uint64_t id : ids) session.host_calls.cancel(id);
-  else if (turns != nullptr && exec.turns == 0)
-    all_turns.has_entered(turns, HostTurns::kOfHostGraph);
   if (result == CUDA_SUCCESS &&
       std::any_of(exec.awaited.begin(), exec.awaited.end(), [&](CUdeviceptr address) {
         return session.pages.touches(address, sizeof(uint32_t));

@@ -5,6 +5,16 @@
 #include <utility>
 
 namespace fargpu::client {
+namespace {
+
+bool is_beside_work(const HostTurns::Entering& entering) {
+  if (entering.legacy == nullptr || !entering.legacy->may_have_work()) return false;
+  // Nobody may have waited for it. In front of the functions: it would be behind them.
+  entering.follow_legacy();
+  return entering.legacy->may_have_work();
+}
+
+}  // namespace
 
 // Those of one function, or of one launch of a graph.
 class HostTurns::Turns {
@@ -15,6 +25,7 @@ class HostTurns::Turns {
     {
       std::lock_guard lock(of_.mutex_);
       if (stream_->last == this) end_last();
+      of_.entering_.erase(this);
       stream_->taken -= taken_;
       of_.taken_ -= taken_;
     }
@@ -25,6 +36,8 @@ class HostTurns::Turns {
 
   // The rest with the mutex held.
   const std::shared_ptr<Share>& stream() const { return stream_; }
+  Of kind() const { return kind_; }
+  unsigned functions = 1;  // how many, while they are being sent
   bool has_turns() const { return taken_ > 0; }
   unsigned of_work_behind() const { return of_work_behind_; }
   void take(unsigned turns) {
@@ -32,12 +45,14 @@ class HostTurns::Turns {
     stream_->taken += turns;
     of_.taken_ += turns;
   }
+  // Of work behind these, which take so many by themselves, and behind functions before them.
+  unsigned after(unsigned of_work_behind) const {
+    const Turns* const before = stream_->last;
+    return before == nullptr ? of_work_behind : std::max(of_work_behind, before->of_work_behind_);
+  }
   void begin_last(unsigned of_work_behind) {
-    of_work_behind_ = of_work_behind;
-    if (Turns* const before = stream_->last; before != nullptr) {
-      of_work_behind_ = std::max(of_work_behind_, before->of_work_behind_);
-      before->end_last();
-    }
+    of_work_behind_ = after(of_work_behind);
+    if (Turns* const before = stream_->last; before != nullptr) before->end_last();
     stream_->last = this;
     of_.lasts_[static_cast<size_t>(kind_)].insert(this);
   }
@@ -53,42 +68,60 @@ class HostTurns::Turns {
   unsigned taken_ = 0, of_work_behind_ = 1;
 };
 
-std::shared_ptr<void> HostTurns::add(std::shared_ptr<Share> stream, Of of, unsigned functions,
-                                     const std::function<bool()>& beside_legacy_work,
-                                     const Lost& lost) {
-  auto turns = std::make_shared<Turns>(*this, std::move(stream), of);
-  wait_to_enter(turns, functions, beside_legacy_work, lost);
-  return turns;
+std::shared_ptr<void> HostTurns::make(std::shared_ptr<Share> stream, Of of) {
+  return std::make_shared<Turns>(*this, std::move(stream), of);
 }
 
-bool HostTurns::may_enter(const std::shared_ptr<void>& functions, unsigned count,
-                          const std::function<bool()>& beside_legacy_work, const Lost& lost) {
+// Device work counts itself as being sent, then enters, with the mutex. So either it is seen here,
+// or it comes later and sees the functions.
+bool HostTurns::is_work_sent(const Turns& functions, const Entering& entering) const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return entering.stream->being_sent() > entering.own_work ||
+         (functions.kind() == Of::kLegacy && being_sent_.load(std::memory_order_acquire) > 0);
+}
+
+unsigned HostTurns::turns_for(const Turns& functions, const Entering& entering,
+                              bool is_beside) const {
+  return (is_beside ? entering.functions : 0) +
+         (is_work_sent(functions, entering) ? functions.after(entering.of_work_behind) : 0);
+}
+
+bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+                          const Lost& lost) {
   Turns& turns = *static_cast<Turns*>(functions.get());
-  const bool beside = beside_legacy_work();
+  const bool was_beside = is_beside_work(entering);
   Lock lock(mutex_);
-  if (!beside || turns.has_turns()) return true;
-  if (is_full(*turns.stream(), count)) return lost();
-  turns.take(count);
+  // Work of the legacy stream that came since has looked for functions, and these were not there.
+  const bool is_beside =
+      was_beside || (entering.legacy != nullptr && entering.legacy->may_have_work());
+  const unsigned needed = turns_for(turns, entering, is_beside);
+  if (needed != 0 && is_full(*turns.stream(), needed) && !lost()) return false;
+  const bool is_followed = needed > (is_beside ? entering.functions : 0);
+  turns.begin_last(entering.of_work_behind);
+  if (is_followed) turns.end_last();
+  turns.take(needed);
+  if (turns.kind() == Of::kBlocking && !is_beside) {
+    turns.functions = entering.functions;
+    entering_.insert(&turns);
+  }
   return true;
 }
 
-void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, unsigned count,
-                              const std::function<bool()>& beside_legacy_work, const Lost& lost) {
-  Turns& turns = *static_cast<Turns*>(functions.get());
-  bool beside = beside_legacy_work();
+void HostTurns::has_entered(const std::shared_ptr<void>& functions) {
   Lock lock(mutex_);
-  while (beside && is_full(*turns.stream(), count) && !lost()) {
-    wait_for_fewer(lock);
-    lock.unlock();
-    beside = beside_legacy_work();
-    lock.lock();
-  }
-  if (beside) turns.take(count);
+  entering_.erase(static_cast<Turns*>(functions.get()));
 }
 
-void HostTurns::has_entered(const std::shared_ptr<void>& functions, unsigned turns) {
-  Lock lock(mutex_);
-  static_cast<Turns*>(functions.get())->begin_last(turns);
+void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+                              const Lost& lost) {
+  Turns& turns = *static_cast<Turns*>(functions.get());
+  for (;;) {
+    const bool is_beside = is_beside_work(entering);
+    Lock lock(mutex_);
+    const unsigned needed = turns_for(turns, entering, is_beside);
+    if (needed == 0 || !is_full(*turns.stream(), needed) || lost()) return;
+    wait_for_fewer(lock);
+  }
 }
 
 // A stream without turns may go on: it may do what a function of another stream waits for.
@@ -147,12 +180,25 @@ void HostTurns::take_lasts(Lock& lock, Of of, const Lost& lost) {
   }
 }
 
+// Functions that may be sent behind the work of the legacy stream that enters.
+void HostTurns::take_entering(Lock& lock, const Lost& lost) {
+  while (!entering_.empty()) {
+    Turns* const turns = *entering_.begin();
+    const std::shared_ptr<Share> stream = turns->stream();  // they may end meanwhile
+    wait(lock, *stream, turns->functions, [&] { return !entering_.contains(turns) || lost(); });
+    if (entering_.erase(turns) != 0) turns->take(turns->functions);
+  }
+}
+
 void HostTurns::enter(Share& stream, Of of, const Lost& lost) {
   Lock lock(mutex_);
   stream.is_behind_function = stream.last != nullptr;
   if (stream.last != nullptr) take_last(lock, stream, lost);
   if (of == Of::kBlocking) take_lasts(lock, Of::kLegacy, lost);
-  if (of == Of::kLegacy) take_lasts(lock, Of::kBlocking, lost);
+  if (of == Of::kLegacy) {
+    take_entering(lock, lost);
+    take_lasts(lock, Of::kBlocking, lost);
+  }
 }
 
 }  // namespace fargpu::client

@@ -17,12 +17,15 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
+
+#include "client/stream/stream_queue.h"
 
 namespace fargpu::client {
 
@@ -48,20 +51,28 @@ class HostTurns {
   };
 
   using Lost = std::function<bool()>;
-  // Before `functions` enter the stream one behind the other; `beside_legacy_work`: the stream is
-  // blocking, and work of the legacy stream may not have ended; called without a lock, again while
-  // this waits. The result must live until the functions have run, and must be passed to
-  // has_entered() when they are in the stream.
-  std::shared_ptr<void> add(std::shared_ptr<Share> stream, Of of, unsigned functions,
-                            const std::function<bool()>& beside_legacy_work, const Lost& lost);
-  // Right before functions are sent, if add() was long ago: work of the legacy stream may have come
-  // since. False: they need turns that there are not; wait_to_enter() first.
-  bool may_enter(const std::shared_ptr<void>& functions, unsigned count,
-                 const std::function<bool()>& beside_legacy_work, const Lost& lost);
-  void wait_to_enter(const std::shared_ptr<void>& functions, unsigned count,
-                     const std::function<bool()>& beside_legacy_work, const Lost& lost);
-  // Device work that comes right behind them takes so many `turns`.
-  void has_entered(const std::shared_ptr<void>& functions, unsigned turns = 1);
+  // What HostTurns looks at when functions enter a stream.
+  struct Entering {
+    unsigned functions = 1;                 // one behind the other
+    unsigned of_work_behind = 1;            // turns of device work that comes right behind them
+    const StreamQueue* stream = nullptr;    // of their stream
+    unsigned own_work = 0;                  // of the work that is being sent there, theirs
+    const StreamQueue* legacy = nullptr;    // that their stream and it wait for each other
+    std::function<void()> follow_legacy{};  // makes what is known of it newer; may send
+  };
+  // The turns of functions, or of one launch of a graph that has host nodes alone, none yet. Must
+  // live until they have run.
+  std::shared_ptr<void> make(std::shared_ptr<Share> stream, Of of);
+  // Right before they are sent, when HostCalls knows them: device work that begins from now on is
+  // taken to be behind them. So is work that is being sent already, which may come before or behind
+  // them; it takes its turn here. False: there are not as many turns, and they must not be sent;
+  // wait_to_enter() first.
+  bool may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+                 const Lost& lost);
+  void wait_to_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+                     const Lost& lost);
+  // They are sent: work that begins from now on comes behind them.
+  void has_entered(const std::shared_ptr<void>& functions);
   // Before a graph with host nodes beside other nodes is launched, right before or after enter():
   // waits for its turns, unless the stream has none.
   std::shared_ptr<void> add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,
@@ -69,21 +80,29 @@ class HostTurns {
   // Before device work enters the stream. Waits if it is behind a function, kMost turns are taken,
   // and the function's stream has some of them.
   void enter(Share& stream, Of of, const Lost& lost);
+  // Around the sending of device work in a blocking stream, before its enter().
+  void begin_sending() { being_sent_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_sending() { being_sent_.fetch_sub(1, std::memory_order_release); }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
   bool is_full(const Share& stream, unsigned turns) const;
+  unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside) const;
+  bool is_work_sent(const Turns& functions, const Entering& entering) const;
   void wait_for_fewer(Lock& lock);
   void wait(Lock& lock, const Share& stream, unsigned turns, const std::function<bool()>& enough);
   // The stream's last function has work behind it.
   void take_last(Lock& lock, Share& stream, const Lost& lost);
   void take_lasts(Lock& lock, Of of, const Lost& lost);
+  void take_entering(Lock& lock, const Lost& lost);
 
+  std::atomic<unsigned> being_sent_{0};  // device work, in blocking streams
   std::mutex mutex_;
   std::condition_variable fewer_;
   // Guarded by mutex_.
   unsigned taken_ = 0;
   std::array<std::set<Turns*>, 3> lasts_;  // the streams' last ones, by Of
+  std::set<Turns*> entering_;  // functions of blocking streams that are being sent without a turn
 };
 
 }  // namespace fargpu::client

@@ -36,25 +36,31 @@ class StreamQueue {
       : sent_(first), limit_(first + kStep), reached_(first), marked_(first) {}
 
   // To be called before each operation. False: call QueueMarks::wait_for_place() first.
-  bool take(bool exactly = false) {
-    const uint32_t sent = count(1, exactly);
-    return distance(limit_.load(std::memory_order_relaxed), sent) <= 0;
+  bool take() { return has_room(count(1, /*exactly=*/false)); }
+  // The same where counts must be exact. `position`: of the operation.
+  bool take_exactly(uint32_t* position) {
+    *position = count(1, /*exactly=*/true);
+    return has_room(*position);
+  }
+  // The operation that is being sent came to nothing. Unless others have been counted since.
+  void give_back(uint32_t position) {
+    sent_.compare_exchange_strong(position, position - 1, std::memory_order_acq_rel);
   }
   // Before an operation that takes several places, instead, and before take(): all but one, which
   // take() counts. False: call QueueMarks::wait_for_places() first. At most kMost places.
   bool take_ahead(uint32_t places, bool exactly) {
-    const uint32_t sent = count(places - 1, exactly);
-    return distance(limit_.load(std::memory_order_relaxed), sent + 1) <= 0;
+    return has_room(count(places - 1, exactly) + 1);
   }
   // Around take() and the sending of the operation: until then no mark covers it.
   void begin_sending() { being_sent_.fetch_add(1, std::memory_order_acq_rel); }
   void end_sending() { being_sent_.fetch_sub(1, std::memory_order_release); }
+  uint32_t being_sent() const { return being_sent_.load(std::memory_order_acquire); }
   // position(): how many operations were counted; covered_position(): how many of them lie in front
   // of what is sent now. done(position): a synchronisation has shown that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_acquire); }
   uint32_t covered_position() const {
     const uint32_t counted = position();
-    return counted - being_sent_.load(std::memory_order_acquire);
+    return counted - being_sent();
   }
   // Whether submitted work may be unfinished.
   bool may_have_work() const { return reached_.load(std::memory_order_acquire) != position(); }
@@ -64,6 +70,9 @@ class StreamQueue {
 
  private:
   friend class QueueMarks;
+  bool has_room(uint32_t position) const {
+    return distance(limit_.load(std::memory_order_relaxed), position) <= 0;
+  }
   uint32_t count(uint32_t places, bool exactly) {
     if (exactly) return sent_.fetch_add(places, std::memory_order_acq_rel) + places;
     const uint32_t sent = sent_.load(std::memory_order_relaxed) + places;

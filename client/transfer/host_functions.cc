@@ -54,20 +54,19 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function) {
   if (const CUresult result = resolve_stream(target.session, function.stream, &resolved);
       result != CUDA_SUCCESS)
     return result;
-  if (resolved.state != nullptr)
-    function.turns = add_turns(target.session, function.stream, resolved, 1);
+  FunctionsToSend one{.stream = function.stream};
+  if (resolved.state != nullptr) {
+    function.turns = one.turns = make_turns(target.session, resolved);
+    one.entering = entering(target.session, function.stream, resolved);
+  }
   function.device = device_key(context_of(function.stream));
   const uint64_t id = functions.add(function);
   target.session.channel().await_notices();
   const int with_status = function.callback != nullptr ? 1 : 0;
-  const CUresult result = submit(
-      target.session, target.context, function.stream, Submission::kNothing, [&](uint64_t stream) {
-        return wire::fgHostCall(target.session, target.context, stream, id, with_status);
-      });
-  if (result != CUDA_SUCCESS)
-    functions.cancel(id);
-  else if (function.turns != nullptr)
-    target.session.host_turns.has_entered(function.turns);
+  const CUresult result = submit_functions(target, one, Submission::kNothing, [&](uint64_t stream) {
+    return wire::fgHostCall(target.session, target.context, stream, id, with_status);
+  });
+  if (result != CUDA_SUCCESS) functions.cancel(id);
   return result;
 }
 

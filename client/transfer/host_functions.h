@@ -4,8 +4,14 @@
 
 #include <cuda.h>
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+
 #include "client/entry/call_target.h"
+#include "client/entry/streams.h"
 #include "client/stream/host_calls.h"
+#include "client/transfer/submission.h"
 
 namespace fargpu::client {
 
@@ -13,5 +19,31 @@ namespace fargpu::client {
 HostCalls& functions_of(Session& session);
 // Puts a function of the application, or of ours, into its stream.
 CUresult put_into_stream(const CallTarget& target, HostFunction function);
+
+// Functions that HostCalls knows, on their way into a stream. Null turns: it has no state.
+struct FunctionsToSend {
+  CUstream stream;  // as the application gave it
+  std::shared_ptr<void> turns{};
+  std::optional<HostTurns::Entering> entering{};
+};
+// Sends them by `message(stream)`, which is given the stream's id on the wire, when there are turns.
+template <typename Message>
+CUresult submit_functions(const CallTarget& target, const FunctionsToSend& functions,
+                          unsigned needs, Message&& message) {
+  Session& session = target.session;
+  const auto lost = [&] { return session.lost.load(); };
+  for (;;) {
+    bool is_early = false;
+    const CUresult result =
+        submit(session, target.context, functions.stream, needs, [&](uint64_t id) -> CUresult {
+          is_early = functions.turns != nullptr &&
+                     !session.host_turns.may_enter(functions.turns, *functions.entering, lost);
+          return is_early ? CUDA_ERROR_NOT_READY : message(id);
+        });
+    if (functions.turns != nullptr) session.host_turns.has_entered(functions.turns);
+    if (!is_early) return result;
+    session.host_turns.wait_to_enter(functions.turns, *functions.entering, lost);
+  }
+}
 
 }  // namespace fargpu::client

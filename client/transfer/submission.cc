@@ -50,6 +50,26 @@ void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& 
 
 }  // namespace
 
+bool BeingSent::begin(Session& session, const ResolvedStream& stream) {
+  stream_ = *stream.state;
+  if (order_of(stream) == HostTurns::Of::kBlocking) {
+    blocking_ = &session.host_turns;
+    blocking_->begin_sending();
+  }
+  stream_->queue.begin_sending();
+  const bool has_room = stream_->queue.take_exactly(&position_);
+  // Functions that are entering see this, or it sees that there are some.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return has_room;
+}
+
+void BeingSent::give_back() { stream_->queue.give_back(position_); }
+
+void BeingSent::end() {
+  stream_->queue.end_sending();
+  if (blocking_ != nullptr) blocking_->end_sending();
+}
+
 Submission::Submission(Session& session, uint16_t context, CUstream stream, unsigned needs)
     : session_(session) {
   if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kMirrors)) [[unlikely]] {
@@ -69,36 +89,31 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
 // hold streams (queue_limit.h).
 void Submission::take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved) {
   if (resolved.state == nullptr) return;
-  const bool is_legacy = resolved.id == kLegacyStreamId;
-  if (is_legacy && session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
+  if (session_.observers.any(Observers::kFunctionsEver)) [[unlikely]]
     return take_counted_place(context, stream, resolved);
   const bool has_room = (*resolved.state)->queue.take();
   const Observers::Set observers = session_.observers.all();
-  if (!has_room || (observers & Observers::kHeldStreams) != 0 ||
-      (is_legacy && (observers & Observers::kFunctionsEver) != 0)) [[unlikely]]
+  if (!has_room || (observers & (Observers::kHeldStreams | Observers::kFunctionsEver)) != 0)
+      [[unlikely]]
     wait_for_place(context, stream, resolved, has_room);
 }
 
-// In the legacy stream, once there was a function. Functions count turns while that stream may have
-// work (add_turns): what is not sent yet must not be taken for done.
+// Once there was a function. What is being sent may come behind functions that are sent meanwhile,
+// and must not be taken for done (HostTurns).
 void Submission::take_counted_place(uint16_t context, CUstream stream,
                                     const ResolvedStream& resolved) {
-  sending_.begin(*resolved.state);
-  const bool has_room = (*resolved.state)->queue.take(/*exactly=*/true);
+  const bool has_room = sending_.begin(session_, resolved);
   wait_for_place(context, stream, resolved, has_room);
 }
 
 void Submission::wait_for_place(uint16_t context, CUstream stream, const ResolvedStream& resolved,
                                 bool has_room) {
+  // The first function came meanwhile, and with it a mark, perhaps: counted once more.
+  if (!sending_.begun() && session_.observers.any(Observers::kFunctionsEver))
+    has_room &= sending_.begin(session_, resolved);
   if (!has_room) wait_for_room(session_, stream, resolved);
   if (session_.observers.any(Observers::kHeldStreams))
     wait_behind_host_functions(session_, context, resolved, 1);
-  // The first function came meanwhile, and with it a mark, perhaps: counted once more.
-  if (resolved.id == kLegacyStreamId && !sending_.begun() &&
-      session_.observers.any(Observers::kFunctionsEver)) {
-    sending_.begin(*resolved.state);
-    (void)(*resolved.state)->queue.take(/*exactly=*/true);
-  }
 }
 
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {

@@ -18,31 +18,34 @@
 #include <utility>
 
 #include "client/entry/call.h"
+#include "client/entry/streams.h"
 #include "client/process/session.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 
-struct ResolvedStream;
-
-// While it holds a stream, an operation that was counted there is being sent.
+// An operation that was counted in a stream and is being sent, from begin() on.
 class BeingSent {
  public:
   BeingSent() = default;
   ~BeingSent() {
     if (stream_ != nullptr) [[unlikely]]
-      stream_->queue.end_sending();
+      end();
   }
   BeingSent(const BeingSent&) = delete;
   BeingSent& operator=(const BeingSent&) = delete;
-  void begin(const std::shared_ptr<StreamState>& stream) {
-    stream_ = stream;
-    stream_->queue.begin_sending();
-  }
+  // False: the stream's queue has no room for it.
+  bool begin(Session& session, const ResolvedStream& stream);
   bool begun() const { return stream_ != nullptr; }
+  // It came to nothing.
+  void give_back();
 
  private:
+  void end();
+
   std::shared_ptr<StreamState> stream_;  // it may be destroyed meanwhile
+  HostTurns* blocking_ = nullptr;        // of a blocking stream
+  uint32_t position_ = 0;
 };
 
 // Work on its way into a stream. There is no other way in. What a captured stream is given does not
@@ -78,6 +81,12 @@ class Submission {
   CUresult result() const { return result_; }
   // The stream's id on the wire.
   uint64_t stream() const { return stream_; }
+  // Passes on what the sending returned.
+  CUresult ended(CUresult result) {
+    if (result != CUDA_SUCCESS && sending_.begun()) [[unlikely]]
+      sending_.give_back();
+    return result;
+  }
 
  private:
   void take_place(uint16_t context, CUstream stream, const ResolvedStream& resolved);
@@ -106,8 +115,8 @@ template <typename Message>
 CUresult submit(Session& session, uint16_t context, CUstream stream, unsigned needs,
                 Message&& message) {
   return without_exception([&]() -> CUresult {
-    const Submission work(session, context, stream, needs);
-    return work.result() == CUDA_SUCCESS ? message(work.stream()) : work.result();
+    Submission work(session, context, stream, needs);
+    return work.result() == CUDA_SUCCESS ? work.ended(message(work.stream())) : work.result();
   });
 }
 // The same where the message is made by hand: `body(stream)` has bytes().

@@ -39,7 +39,7 @@ def _scopes(f, out):
             if needed
         ] or ["Submission::kNothing"]
         stream = f.stream.name
-        out.append(f"const Submission work_(session_, context_, {stream}, {' | '.join(needs)});")
+        out.append(f"Submission work_(session_, context_, {stream}, {' | '.join(needs)});")
         out.append("if (work_.result() != CUDA_SUCCESS) return work_.result();")
         out.append(f"const uint64_t {stream}_id = work_.stream();")
 
@@ -296,14 +296,17 @@ def policy(f, types):
         _copies(f.arguments, out)
     _scopes(f, out)
     values = ", ".join(["session_", "context_"] + [_sent_value(f, a) for a in f.arguments])
+    sent = f"wire::{f.name}({values})"
+    if f.submits:
+        sent = f"work_.ended({sent})"
     after = []
     _finish(f, types, after)
     if f.synchronises:
         after.append("return done_.finish();")
     if not after:
-        return [*out, f"return wire::{f.name}({values});"]
+        return [*out, f"return {sent};"]
     end = [] if f.synchronises else ["return CUDA_SUCCESS;"]
-    return [*out, _or_return(f"wire::{f.name}({values})"), *after, *end]
+    return [*out, _or_return(sent), *after, *end]
 
 
 def message(f):

@@ -14,19 +14,30 @@ using namespace std::chrono_literals;
 
 class HostTurnsTest : public testing::Test {
  protected:
+  HostTurnsTest() { (void)busy_.take(); }
+
   using Stream = std::shared_ptr<HostTurns::Share>;
   using Functions = std::vector<std::shared_ptr<void>>;
   using Of = HostTurns::Of;
 
-  std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart, unsigned functions = 1,
-                            bool beside_legacy_work = false) {
-    auto added = turns_.add(
-        stream, of, functions, [=] { return beside_legacy_work; }, [] { return false; });
-    turns_.has_entered(added);
-    return added;
+  // How functions enter a stream whose queue is queue_, the legacy stream's if that is `beside`.
+  HostTurns::Entering entering(unsigned functions = 1, const StreamQueue* beside = nullptr) {
+    return {.functions = functions, .stream = &queue_, .legacy = beside, .follow_legacy = [this] {
+              ++asked_;
+            }};
+  }
+  std::shared_ptr<void> put(const Stream& stream, Of of, const HostTurns::Entering& entering) {
+    auto functions = turns_.make(stream, of);
+    while (!turns_.may_enter(functions, entering, is_lost))
+      turns_.wait_to_enter(functions, entering, is_lost);
+    turns_.has_entered(functions);
+    return functions;
+  }
+  std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart, unsigned functions = 1) {
+    return put(stream, of, entering(functions));
   }
   std::shared_ptr<void> add_beside(const Stream& stream, unsigned functions = 1) {
-    return add(stream, Of::kBlocking, functions, /*beside_legacy_work=*/true);
+    return put(stream, Of::kBlocking, entering(functions, &busy_));
   }
   std::shared_ptr<void> add_graph(const Stream& stream, unsigned turns, Of of = Of::kApart) {
     return turns_.add_graph(stream, of, turns, [] { return false; });
@@ -57,7 +68,12 @@ class HostTurnsTest : public testing::Test {
     return before;
   }
 
+  static bool is_lost() { return false; }
+
   HostTurns turns_;
+  StreamQueue queue_;
+  StreamQueue busy_;  // of a legacy stream with one operation
+  std::atomic<unsigned> asked_{0};
   const Stream first_ = std::make_shared<HostTurns::Share>();
   const Stream second_ = std::make_shared<HostTurns::Share>();
   const Stream legacy_ = std::make_shared<HostTurns::Share>();
@@ -153,34 +169,79 @@ TEST_F(HostTurnsTest, BesideWorkOfTheLegacyStreamEachFunctionTakesATurn) {
 
 TEST_F(HostTurnsTest, AFunctionGoesOnWhenTheWorkOfTheLegacyStreamHasEnded) {
   functions_.push_back(add_beside(first_, HostTurns::kMost));
-  std::atomic<bool> has_work{true};
   std::shared_ptr<void> last;
-  EXPECT_FALSE(returns_before(
-      [&] {
-        last = turns_.add(
-            first_, Of::kBlocking, 1, [&] { return has_work.load(); }, [] { return false; });
-      },
-      [&] { has_work = false; }));
+  EXPECT_FALSE(returns_before([&] { last = add_beside(first_); }, [&] { busy_.done(1); }));
   EXPECT_EQ(first_->taken, HostTurns::kMost);
+  EXPECT_GT(asked_, 0u);
 }
 
-TEST_F(HostTurnsTest, FunctionsThatWereAddedLongAgoAskOnceMore) {
-  std::atomic<bool> has_work{false};
-  const auto beside = [&] { return has_work.load(); };
-  const auto lost = [] { return false; };
-  auto graph = turns_.add(first_, Of::kBlocking, 10, beside, lost);
-  EXPECT_TRUE(turns_.may_enter(graph, 10, beside, lost));
-  EXPECT_EQ(first_->taken, 0u);
-  has_work = true;
+TEST_F(HostTurnsTest, FunctionsForWhichThereAreNoTurnsDoNotEnter) {
+  auto graph = turns_.make(first_, Of::kBlocking);
   functions_.push_back(add_beside(first_, HostTurns::kMost - 9));
-  EXPECT_FALSE(turns_.may_enter(graph, 10, beside, lost));
-  EXPECT_TRUE(turns_.may_enter(graph, 10, beside, [] { return true; }));
+  EXPECT_FALSE(turns_.may_enter(graph, entering(10, &busy_), is_lost));
   EXPECT_EQ(first_->taken, HostTurns::kMost - 9);
-  EXPECT_FALSE(returns_before([&] { turns_.wait_to_enter(graph, 10, beside, lost); },
+  EXPECT_FALSE(returns_before([&] { turns_.wait_to_enter(graph, entering(10, &busy_), is_lost); },
                               [&] { functions_.clear(); }));
+  EXPECT_TRUE(turns_.may_enter(graph, entering(10, &busy_), is_lost));
   EXPECT_EQ(first_->taken, 10u);
-  EXPECT_TRUE(turns_.may_enter(graph, 10, beside, lost));
-  EXPECT_EQ(first_->taken, 10u);
+}
+
+TEST_F(HostTurnsTest, WorkThatIsBeingSentMayComeBehindAFunction) {
+  queue_.begin_sending();
+  functions_.push_back(add(first_));
+  functions_.push_back(add(first_));
+  EXPECT_EQ(first_->taken, 2u);
+  queue_.end_sending();
+  enter(first_);
+  functions_.push_back(add(first_));
+  EXPECT_EQ(first_->taken, 2u);
+  enter(first_);
+  EXPECT_EQ(first_->taken, 3u);
+}
+
+TEST_F(HostTurnsTest, AGraphOfHostNodesIsNotBehindItself) {
+  queue_.begin_sending();
+  HostTurns::Entering graph = entering(3);
+  graph.own_work = 1;
+  graph.of_work_behind = HostTurns::kOfHostGraph;
+  functions_.push_back(put(first_, Of::kApart, graph));
+  EXPECT_EQ(first_->taken, 0u);
+  queue_.begin_sending();
+  functions_.push_back(put(first_, Of::kApart, graph));
+  EXPECT_EQ(first_->taken, HostTurns::kOfHostGraph);
+}
+
+TEST_F(HostTurnsTest, WorkOfBlockingStreamsThatIsBeingSentMayComeBehindTheLegacyOne) {
+  turns_.begin_sending();
+  functions_.push_back(add(legacy_, Of::kLegacy));
+  functions_.push_back(add(first_, Of::kBlocking));
+  EXPECT_EQ(legacy_->taken, 1u);
+  EXPECT_EQ(first_->taken, 0u);
+  turns_.end_sending();
+}
+
+TEST_F(HostTurnsTest, FunctionsThatAreBeingSentMayComeBehindWorkOfTheLegacyStream) {
+  for (unsigned functions = 1; functions <= 3; ++functions) {
+    functions_.push_back(turns_.make(first_, Of::kBlocking));
+    ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(functions), is_lost));
+  }
+  enter(second_, Of::kBlocking);
+  EXPECT_EQ(first_->taken, 0u);
+  enter(legacy_, Of::kLegacy);
+  EXPECT_EQ(first_->taken, 1u + 2u + 3u);
+  for (const auto& functions : functions_) turns_.has_entered(functions);
+  functions_.push_back(add(first_, Of::kBlocking));
+  enter(legacy_, Of::kLegacy);
+  EXPECT_EQ(first_->taken, 1u + 2u + 3u + 1u);
+}
+
+TEST_F(HostTurnsTest, AFunctionWaitsWhereWorkThatIsBeingSentWouldHaveTo) {
+  fill(first_, HostTurns::kMost);
+  functions_.push_back(add(first_));
+  queue_.begin_sending();
+  EXPECT_FALSE(returns_before([&] { functions_.push_back(add(first_)); },
+                              [&] { functions_.erase(functions_.begin()); }));
+  EXPECT_EQ(first_->taken, HostTurns::kMost);
 }
 
 TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
@@ -208,15 +269,6 @@ TEST_F(HostTurnsTest, WorkOfTheSameStreamTakesATurnBesideThatOfTheFunction) {
   EXPECT_EQ(first_->taken, 3u);
 }
 
-TEST_F(HostTurnsTest, ALaunchIsNotBehindItself) {
-  functions_.push_back(add(second_, Of::kBlocking));
-  enter(legacy_, Of::kLegacy);
-  const auto no = [] { return false; };
-  auto launch = turns_.add(first_, Of::kBlocking, 3 * HostTurns::kMost, no, no);
-  enter(first_, Of::kBlocking);
-  turns_.has_entered(launch);
-}
-
 TEST_F(HostTurnsTest, FunctionsOfStreamsThatAreApartDoNotCountForTheLegacyStream) {
   functions_.push_back(add(second_));
   enter(legacy_, Of::kLegacy);
@@ -233,10 +285,9 @@ TEST_F(HostTurnsTest, AnyNumberOfStreamsHasNotAnyNumberOfTurns) {
 
 TEST_F(HostTurnsTest, WorkBehindAGraphOfHostNodesTakesMoreTurns) {
   const auto launch = [this](const Stream& stream) {
-    auto added = turns_.add(
-        stream, Of::kApart, 3, [] { return false; }, [] { return false; });
-    turns_.has_entered(added, HostTurns::kOfHostGraph);
-    functions_.push_back(std::move(added));
+    HostTurns::Entering graph = entering(3);
+    graph.of_work_behind = HostTurns::kOfHostGraph;
+    functions_.push_back(put(stream, Of::kApart, graph));
   };
   const auto stream = std::make_shared<HostTurns::Share>();
   for (unsigned i = 0; i < HostTurns::kMost / HostTurns::kOfHostGraph; ++i) {
@@ -252,10 +303,9 @@ TEST_F(HostTurnsTest, WorkBehindAGraphOfHostNodesTakesMoreTurns) {
 TEST_F(HostTurnsTest, AFunctionBehindAGraphOfHostNodesTakesNoneOfThemAway) {
   const auto stream = std::make_shared<HostTurns::Share>();
   fill(stream, HostTurns::kMost - HostTurns::kOfHostGraph + 1);
-  auto graph = turns_.add(
-      stream, Of::kApart, 3, [] { return false; }, [] { return false; });
-  turns_.has_entered(graph, HostTurns::kOfHostGraph);
-  functions_.push_back(std::move(graph));
+  HostTurns::Entering graph = entering(3);
+  graph.of_work_behind = HostTurns::kOfHostGraph;
+  functions_.push_back(put(stream, Of::kApart, graph));
   functions_.push_back(add(stream));
   EXPECT_FALSE(
       returns_before([&] { enter(stream); }, [&] { functions_.erase(functions_.begin()); }));

@@ -68,6 +68,12 @@ class StreamQueueTest : public testing::Test {
       marks_.wait_for_place(queue_, MarkedWorker::kStream);
     }
   }
+  // One operation, of which the position is returned.
+  uint32_t count_one() {
+    uint32_t position = 0;
+    (void)queue_->take_exactly(&position);
+    return position;
+  }
   // One operation that takes several places.
   void submit_large(uint32_t places) {
     if (!queue_->take_ahead(places, /*exactly=*/false))
@@ -155,10 +161,31 @@ TEST_F(StreamQueueTest, AMarkCoversOnlyWhatWasSent) {
   EXPECT_TRUE(waits_at_last());
 }
 
+TEST_F(StreamQueueTest, WhatCameToNothingIsNoWork) {
+  submit(3);
+  queue_->done(3);
+  queue_->begin_sending();
+  const uint32_t position = count_one();
+  EXPECT_TRUE(queue_->may_have_work());
+  queue_->give_back(position);
+  queue_->end_sending();
+  EXPECT_FALSE(queue_->may_have_work());
+}
+
+TEST_F(StreamQueueTest, WhatOthersCountedSinceIsNotGivenBack) {
+  queue_->begin_sending();
+  const uint32_t position = count_one();
+  submit(1);
+  queue_->give_back(position);
+  queue_->end_sending();
+  EXPECT_EQ(queue_->position(), 2u);
+  EXPECT_TRUE(queue_->may_have_work());
+}
+
 TEST_F(StreamQueueTest, AMarkDoesNotCoverWhatIsBeingSent) {
   submit(3);
   queue_->begin_sending();
-  (void)queue_->take(/*exactly=*/true);
+  count_one();
   EXPECT_EQ(queue_->position(), 4u);
   EXPECT_EQ(queue_->covered_position(), 3u);
   marks_.follow(queue_, MarkedWorker::kStream);
@@ -176,7 +203,7 @@ TEST_F(StreamQueueTest, AMarkForAPlaceDoesNotCoverWhatAnotherThreadSends) {
   submit(StreamQueue::kStep - 2);
   for (int others = 0; others < 3; ++others) {
     queue_->begin_sending();
-    (void)queue_->take(/*exactly=*/true);
+    count_one();
   }
   marks_.wait_for_place(queue_, MarkedWorker::kStream);  // of the last one
   ASSERT_EQ(worker_.asked().size(), 1u);
@@ -196,7 +223,7 @@ TEST_F(StreamQueueTest, WhatWasSetBackIsUnfinishedAndCanBeMarked) {
   ASSERT_EQ(worker_.asked().size(), 1u);
   reach(worker_.asked().at(0));
   EXPECT_FALSE(queue_->may_have_work());
-  (void)queue_->take(/*exactly=*/true);
+  count_one();
   EXPECT_TRUE(queue_->may_have_work());
 }
 
@@ -205,7 +232,7 @@ TEST_F(StreamQueueTest, NoCountIsLostWhereAllCountExactly) {
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
-      for (uint32_t count = 0; count < kCounts; ++count) (void)queue_->take(/*exactly=*/true);
+      for (uint32_t count = 0; count < kCounts; ++count) count_one();
     });
   }
   for (std::thread& thread : threads) thread.join();

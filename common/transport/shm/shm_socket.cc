@@ -86,17 +86,14 @@ ShmSocket::ShmSocket(Fd session, Fd room) : session_(std::move(session)), room_(
 
 // A bell that does not fit is not needed, because earlier bells are still unread. A dead peer is
 // noticed by the next wait.
-//
-// Bells that are sent do not ask descriptors::own(), a system call: where the program has closed
-// the number and opened a file by it, send() refuses what is no socket. Who receives asks.
 void ShmSocket::ring_consumer() {
   send_calls.add(1);
-  (void)::send(session_.get(), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)::send(descriptors::own(session_.get()), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void ShmSocket::ring_producer() {
   receive_calls.add(1);
-  (void)::send(room_.get(), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)::send(descriptors::own(room_.get()), &kBell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 bool ShmSocket::drain_room_bells() {
