@@ -5,17 +5,6 @@
 #include <utility>
 
 namespace fargpu::client {
-namespace {
-
-bool is_beside_work(const HostTurns::Entering& entering) {
-  if (entering.legacy == nullptr || !entering.legacy->may_have_work()) return false;
-  // Nobody may have waited for it. In front of the functions: it would be behind them.
-  entering.follow_legacy();
-  return entering.legacy->may_have_work();
-}
-
-}  // namespace
-
 // Those of one function, or of one launch of a graph.
 class HostTurns::Turns {
  public:
@@ -68,7 +57,16 @@ class HostTurns::Turns {
   unsigned taken_ = 0, of_work_behind_ = 1;
 };
 
+bool HostTurns::is_beside_work(const Entering& entering) {
+  if (entering.legacy == nullptr || !entering.legacy->may_have_work()) return false;
+  if (std::chrono::steady_clock::now() - first_ < kSendsOfBefore) return true;
+  // Nobody may have waited for it. In front of the functions: it would be behind them.
+  entering.follow_legacy();
+  return entering.legacy->may_have_work();
+}
+
 std::shared_ptr<void> HostTurns::make(std::shared_ptr<Share> stream, Of of) {
+  std::call_once(first_functions_, [this] { first_ = std::chrono::steady_clock::now(); });
   return std::make_shared<Turns>(*this, std::move(stream), of);
 }
 

@@ -18,6 +18,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -60,6 +61,9 @@ class HostTurns {
     const StreamQueue* legacy = nullptr;    // that their stream and it wait for each other
     std::function<void()> follow_legacy{};  // makes what is known of it newer; may send
   };
+  // What threads were sending when the first functions came had not counted itself as being sent. For
+  // so long no mark is believed to come behind it.
+  static constexpr std::chrono::milliseconds kSendsOfBefore{50};
   // The turns of functions, or of one launch of a graph that has host nodes alone, none yet. Must
   // live until they have run.
   std::shared_ptr<void> make(std::shared_ptr<Share> stream, Of of);
@@ -87,6 +91,7 @@ class HostTurns {
  private:
   using Lock = std::unique_lock<std::mutex>;
   bool is_full(const Share& stream, unsigned turns) const;
+  bool is_beside_work(const Entering& entering);
   unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside) const;
   bool is_work_sent(const Turns& functions, const Entering& entering) const;
   void wait_for_fewer(Lock& lock);
@@ -97,6 +102,8 @@ class HostTurns {
   void take_entering(Lock& lock, const Lost& lost);
 
   std::atomic<unsigned> being_sent_{0};  // device work, in blocking streams
+  std::once_flag first_functions_;
+  std::chrono::steady_clock::time_point first_;  // when these came
   std::mutex mutex_;
   std::condition_variable fewer_;
   // Guarded by mutex_.
