@@ -112,18 +112,18 @@ std::shared_ptr<void> make_turns(Session& session, const ResolvedStream& resolve
   return session.host_turns.make(StreamState::turns_of(*resolved.state), order_of(resolved));
 }
 
-HostTurns::Entering entering(Session& session, CUstream stream, const ResolvedStream& resolved,
-                             unsigned own_work) {
+HostTurns::Entering entering(CUstream stream, const ResolvedStream& resolved, unsigned own_work) {
   HostTurns::Entering entering{.stream = &(*resolved.state)->queue, .own_work = own_work};
-  const Context* const own =
-      order_of(resolved) == HostTurns::Of::kBlocking ? context_of(stream) : nullptr;
-  if (own == nullptr) return entering;
-  entering.legacy = &own->legacy_stream->queue;
-  entering.follow_legacy = [&session, own] {
+  if (order_of(resolved) != HostTurns::Of::kBlocking) return entering;
+  if (const Context* const own = context_of(stream); own != nullptr)
+    entering.legacy = &own->legacy_stream->queue;
+  return entering;
+}
+
+void follow_legacy(Session& session, CUstream stream) {
+  if (const Context* const own = context_of(stream); own != nullptr)
     session.queue_marks.follow(StreamState::queue_of(own->legacy_stream),
                                {own->wire_id, kLegacyStreamId});
-  };
-  return entering;
 }
 
 CUresult stream_to_wire(Session& session, CUstream stream, uint64_t* id) {

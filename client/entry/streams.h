@@ -54,8 +54,10 @@ HostTurns::Of order_of(const ResolvedStream& stream);
 std::shared_ptr<void> make_turns(Session& session, const ResolvedStream& resolved);
 // What HostTurns asks before they are sent. `own_work`: of them, a graph's launch is work, too. The
 // session, the stream's state and the context outlive it.
-HostTurns::Entering entering(Session& session, CUstream stream, const ResolvedStream& resolved,
+HostTurns::Entering entering(CUstream stream, const ResolvedStream& resolved,
                              unsigned own_work = 0);
+// Sends a mark, if one is needed, into the legacy stream of the context in which `stream` lives.
+void follow_legacy(Session& session, CUstream stream);
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();
 

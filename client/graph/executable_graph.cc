@@ -220,7 +220,7 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
   if (resolved.state != nullptr && !exec.host_calls.empty()) {
     if (exec.turns == 0) {
       alone.turns = turns = make_turns(session, resolved);
-      alone.entering = entering(session, stream, resolved, /*own_work=*/1);
+      alone.entering = entering(stream, resolved, /*own_work=*/1);
       alone.entering->functions = exec.functions_alone;
       alone.entering->of_work_behind = HostTurns::kOfHostGraph;
     } else {

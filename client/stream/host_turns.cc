@@ -57,11 +57,11 @@ class HostTurns::Turns {
   unsigned taken_ = 0, of_work_behind_ = 1;
 };
 
-bool HostTurns::is_beside_work(const Entering& entering) {
+bool HostTurns::is_beside_work(const Entering& entering, const Follow& follow_legacy) {
   if (entering.legacy == nullptr || !entering.legacy->may_have_work()) return false;
   if (std::chrono::steady_clock::now() - first_ < kSendsOfBefore) return true;
   // Nobody may have waited for it. In front of the functions: it would be behind them.
-  entering.follow_legacy();
+  follow_legacy();
   return entering.legacy->may_have_work();
 }
 
@@ -85,9 +85,9 @@ unsigned HostTurns::turns_for(const Turns& functions, const Entering& entering,
 }
 
 bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
-                          const Lost& lost) {
+                          const Follow& follow_legacy, const Lost& lost) {
   Turns& turns = *static_cast<Turns*>(functions.get());
-  const bool was_beside = is_beside_work(entering);
+  const bool was_beside = is_beside_work(entering, follow_legacy);
   Lock lock(mutex_);
   // Work of the legacy stream that came since has looked for functions, and these were not there.
   const bool is_beside =
@@ -111,10 +111,10 @@ void HostTurns::has_entered(const std::shared_ptr<void>& functions) {
 }
 
 void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, const Entering& entering,
-                              const Lost& lost) {
+                              const Follow& follow_legacy, const Lost& lost) {
   Turns& turns = *static_cast<Turns*>(functions.get());
   for (;;) {
-    const bool is_beside = is_beside_work(entering);
+    const bool is_beside = is_beside_work(entering, follow_legacy);
     Lock lock(mutex_);
     const unsigned needed = turns_for(turns, entering, is_beside);
     if (needed == 0 || !is_full(*turns.stream(), needed) || lost()) return;

@@ -52,14 +52,14 @@ class HostTurns {
   };
 
   using Lost = std::function<bool()>;
+  using Follow = std::function<void()>;
   // What HostTurns looks at when functions enter a stream.
   struct Entering {
-    unsigned functions = 1;                 // one behind the other
-    unsigned of_work_behind = 1;            // turns of device work that comes right behind them
-    const StreamQueue* stream = nullptr;    // of their stream
-    unsigned own_work = 0;                  // of the work that is being sent there, theirs
-    const StreamQueue* legacy = nullptr;    // that their stream and it wait for each other
-    std::function<void()> follow_legacy{};  // makes what is known of it newer; may send
+    unsigned functions = 1;               // one behind the other
+    unsigned of_work_behind = 1;          // turns of device work that comes right behind them
+    const StreamQueue* stream = nullptr;  // of their stream
+    unsigned own_work = 0;                // of the work that is being sent there, theirs
+    const StreamQueue* legacy = nullptr;  // that their stream and it wait for each other
   };
   // What threads were sending when the first functions came had not counted itself as being sent. For
   // so long no mark is believed to come behind it.
@@ -71,10 +71,11 @@ class HostTurns {
   // taken to be behind them. So is work that is being sent already, which may come before or behind
   // them; it takes its turn here. False: there are not as many turns, and they must not be sent;
   // wait_to_enter() first.
+  // `follow_legacy` makes what is known of the legacy stream newer; it may send.
   bool may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
-                 const Lost& lost);
+                 const Follow& follow_legacy, const Lost& lost);
   void wait_to_enter(const std::shared_ptr<void>& functions, const Entering& entering,
-                     const Lost& lost);
+                     const Follow& follow_legacy, const Lost& lost);
   // They are sent: work that begins from now on comes behind them.
   void has_entered(const std::shared_ptr<void>& functions);
   // Before a graph with host nodes beside other nodes is launched, right before or after enter():
@@ -91,7 +92,7 @@ class HostTurns {
  private:
   using Lock = std::unique_lock<std::mutex>;
   bool is_full(const Share& stream, unsigned turns) const;
-  bool is_beside_work(const Entering& entering);
+  bool is_beside_work(const Entering& entering, const Follow& follow_legacy);
   unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside) const;
   bool is_work_sent(const Turns& functions, const Entering& entering) const;
   void wait_for_fewer(Lock& lock);

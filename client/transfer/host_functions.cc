@@ -57,7 +57,7 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function) {
   FunctionsToSend one{.stream = function.stream};
   if (resolved.state != nullptr) {
     function.turns = one.turns = make_turns(target.session, resolved);
-    one.entering = entering(target.session, function.stream, resolved);
+    one.entering = entering(function.stream, resolved);
   }
   function.device = device_key(context_of(function.stream));
   const uint64_t id = functions.add(function);

@@ -32,17 +32,19 @@ CUresult submit_functions(const CallTarget& target, const FunctionsToSend& funct
                           unsigned needs, Message&& message) {
   Session& session = target.session;
   const auto lost = [&] { return session.lost.load(); };
+  const auto follow = [&] { follow_legacy(session, functions.stream); };
   for (;;) {
     bool is_early = false;
     const CUresult result =
         submit(session, target.context, functions.stream, needs, [&](uint64_t id) -> CUresult {
-          is_early = functions.turns != nullptr &&
-                     !session.host_turns.may_enter(functions.turns, *functions.entering, lost);
+          is_early =
+              functions.turns != nullptr &&
+              !session.host_turns.may_enter(functions.turns, *functions.entering, follow, lost);
           return is_early ? CUDA_ERROR_NOT_READY : message(id);
         });
     if (functions.turns != nullptr) session.host_turns.has_entered(functions.turns);
     if (!is_early) return result;
-    session.host_turns.wait_to_enter(functions.turns, *functions.entering, lost);
+    session.host_turns.wait_to_enter(functions.turns, *functions.entering, follow, lost);
   }
 }
 

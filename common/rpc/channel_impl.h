@@ -53,7 +53,7 @@
 #include <vector>
 
 #include "common/base/fd.h"
-#include "common/base/quick_mutex.h"
+#include "common/host/quick_mutex.h"
 #include "common/host/thread.h"
 #include "common/rpc/bulk_sender.h"
 #include "common/rpc/channel.h"

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "common/base/descriptors.h"
-#include "common/base/look_again.h"
+#include "common/host/look_again.h"
 #include "common/rpc/channel_impl.h"
 #include "common/transport/poll.h"
 #include "common/wire/control.h"

@@ -12,7 +12,7 @@
 #include <span>
 #include <utility>
 
-#include "common/base/try_lock.h"
+#include "common/host/try_lock.h"
 #include "common/rpc/frame_observer.h"
 #include "common/transport/transport.h"
 #include "common/wire/slot_message.h"

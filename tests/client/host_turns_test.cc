@@ -22,14 +22,12 @@ class HostTurnsTest : public testing::Test {
 
   // How functions enter a stream whose queue is queue_, the legacy stream's if that is `beside`.
   HostTurns::Entering entering(unsigned functions = 1, const StreamQueue* beside = nullptr) {
-    return {.functions = functions, .stream = &queue_, .legacy = beside, .follow_legacy = [this] {
-              ++asked_;
-            }};
+    return {.functions = functions, .stream = &queue_, .legacy = beside};
   }
   std::shared_ptr<void> put(const Stream& stream, Of of, const HostTurns::Entering& entering) {
     auto functions = turns_.make(stream, of);
-    while (!turns_.may_enter(functions, entering, is_lost))
-      turns_.wait_to_enter(functions, entering, is_lost);
+    while (!turns_.may_enter(functions, entering, follow_, is_lost))
+      turns_.wait_to_enter(functions, entering, follow_, is_lost);
     turns_.has_entered(functions);
     return functions;
   }
@@ -74,6 +72,7 @@ class HostTurnsTest : public testing::Test {
   StreamQueue queue_;
   StreamQueue busy_;  // of a legacy stream with one operation
   std::atomic<unsigned> asked_{0};
+  const HostTurns::Follow follow_ = [this] { ++asked_; };
   const Stream first_ = std::make_shared<HostTurns::Share>();
   const Stream second_ = std::make_shared<HostTurns::Share>();
   const Stream legacy_ = std::make_shared<HostTurns::Share>();
@@ -185,11 +184,12 @@ TEST_F(HostTurnsTest, NobodyIsAskedForTheLegacyStreamRightBehindTheFirstFunction
 TEST_F(HostTurnsTest, FunctionsForWhichThereAreNoTurnsDoNotEnter) {
   auto graph = turns_.make(first_, Of::kBlocking);
   functions_.push_back(add_beside(first_, HostTurns::kMost - 9));
-  EXPECT_FALSE(turns_.may_enter(graph, entering(10, &busy_), is_lost));
+  EXPECT_FALSE(turns_.may_enter(graph, entering(10, &busy_), follow_, is_lost));
   EXPECT_EQ(first_->taken, HostTurns::kMost - 9);
-  EXPECT_FALSE(returns_before([&] { turns_.wait_to_enter(graph, entering(10, &busy_), is_lost); },
-                              [&] { functions_.clear(); }));
-  EXPECT_TRUE(turns_.may_enter(graph, entering(10, &busy_), is_lost));
+  EXPECT_FALSE(
+      returns_before([&] { turns_.wait_to_enter(graph, entering(10, &busy_), follow_, is_lost); },
+                     [&] { functions_.clear(); }));
+  EXPECT_TRUE(turns_.may_enter(graph, entering(10, &busy_), follow_, is_lost));
   EXPECT_EQ(first_->taken, 10u);
 }
 
@@ -230,7 +230,7 @@ TEST_F(HostTurnsTest, WorkOfBlockingStreamsThatIsBeingSentMayComeBehindTheLegacy
 TEST_F(HostTurnsTest, FunctionsThatAreBeingSentMayComeBehindWorkOfTheLegacyStream) {
   for (unsigned functions = 1; functions <= 3; ++functions) {
     functions_.push_back(turns_.make(first_, Of::kBlocking));
-    ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(functions), is_lost));
+    ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(functions), follow_, is_lost));
   }
   enter(second_, Of::kBlocking);
   EXPECT_EQ(first_->taken, 0u);

@@ -22,11 +22,11 @@
 #include "common/base/late_thread_local.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
-#include "common/base/quick_mutex.h"
 #include "common/base/status.h"
-#include "common/base/try_lock.h"
 #include "common/host/map_exactly.h"
+#include "common/host/quick_mutex.h"
 #include "common/host/signals_blocked.h"
+#include "common/host/try_lock.h"
 
 namespace fargpu {
 namespace {

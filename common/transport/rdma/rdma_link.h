@@ -22,7 +22,7 @@
 #include <thread>
 
 #include "common/base/fd.h"
-#include "common/base/try_lock.h"
+#include "common/host/try_lock.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/rdma/rdma_domain.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/base/descriptors.h"
-#include "common/base/look_again.h"
+#include "common/host/look_again.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"
 #include "common/transport/shm/shm_receiver.h"

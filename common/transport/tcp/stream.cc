@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "common/base/descriptors.h"
-#include "common/base/look_again.h"
+#include "common/host/look_again.h"
 #include "common/transport/frame_assembler.h"
 #include "common/transport/loss.h"
 #include "common/transport/poll.h"

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/base/quick_mutex.h"
+#include "common/host/quick_mutex.h"
 #include "common/transport/bulk_shares.h"
 #include "common/transport/commit_check.h"
 #include "common/transport/counter.h"
