@@ -5,6 +5,7 @@
 #include <utility>
 
 namespace fargpu::client {
+
 // Those of one function, or of one launch of a graph.
 class HostTurns::Turns {
  public:
@@ -13,8 +14,7 @@ class HostTurns::Turns {
   ~Turns() {
     {
       std::lock_guard lock(of_.mutex_);
-      if (stream_->last == this) end_last();
-      of_.entering_.erase(this);
+      end_last();
       stream_->taken -= taken_;
       of_.taken_ -= taken_;
     }
@@ -26,9 +26,12 @@ class HostTurns::Turns {
   // The rest with the mutex held.
   const std::shared_ptr<Share>& stream() const { return stream_; }
   Of kind() const { return kind_; }
-  unsigned functions = 1;  // how many, while they are being sent
   bool has_turns() const { return taken_ > 0; }
   unsigned of_work_behind() const { return of_work_behind_; }
+  // Of work of the legacy stream: functions that are being sent may come behind it, too.
+  unsigned of_legacy_work() const {
+    return is_sent() ? of_work_behind_ : std::max(functions_, of_work_behind_);
+  }
   void take(unsigned turns) {
     taken_ += turns;
     stream_->taken += turns;
@@ -36,25 +39,38 @@ class HostTurns::Turns {
   }
   // Of work behind these, which take so many by themselves, and behind functions before them.
   unsigned after(unsigned of_work_behind) const {
-    const Turns* const before = stream_->last;
-    return before == nullptr ? of_work_behind : std::max(of_work_behind, before->of_work_behind_);
+    for (const Turns* const before : stream_->lasts)
+      of_work_behind = std::max(of_work_behind, before->of_work_behind_);
+    return of_work_behind;
   }
-  void begin_last(unsigned of_work_behind) {
-    of_work_behind_ = after(of_work_behind);
-    if (Turns* const before = stream_->last; before != nullptr) before->end_last();
-    stream_->last = this;
+  void begin_last(const Entering& entering) {
+    functions_ = entering.functions;
+    of_work_behind_ = after(entering.of_work_behind);
+    begin_ = ++stream_->clock;
+    end_ = 0;
+    stream_->lasts.push_back(this);
     of_.lasts_[static_cast<size_t>(kind_)].insert(this);
   }
+  // No work comes right behind those that were sent before the sending of these began.
+  void sent() {
+    end_ = ++stream_->clock;
+    const std::vector<Turns*> lasts = stream_->lasts;
+    for (Turns* const other : lasts)
+      if (other->is_sent() && other->end_ < begin_) other->end_last();
+  }
   void end_last() {
-    stream_->last = nullptr;
+    std::erase(stream_->lasts, this);
     of_.lasts_[static_cast<size_t>(kind_)].erase(this);
   }
 
  private:
+  bool is_sent() const { return end_ != 0; }
+
   HostTurns& of_;
   const std::shared_ptr<Share> stream_;
   const Of kind_;
-  unsigned taken_ = 0, of_work_behind_ = 1;
+  unsigned taken_ = 0, functions_ = 1, of_work_behind_ = 1;
+  uint64_t begin_ = 0, end_ = 0;  // of the sending, by the stream's clock
 };
 
 bool HostTurns::is_beside_work(const Entering& entering, const Follow& follow_legacy) {
@@ -95,19 +111,15 @@ bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering
   const unsigned needed = turns_for(turns, entering, is_beside);
   if (needed != 0 && is_full(*turns.stream(), needed) && !lost()) return false;
   const bool is_followed = needed > (is_beside ? entering.functions : 0);
-  turns.begin_last(entering.of_work_behind);
+  turns.begin_last(entering);
   if (is_followed) turns.end_last();
   turns.take(needed);
-  if (turns.kind() == Of::kBlocking && !is_beside) {
-    turns.functions = entering.functions;
-    entering_.insert(&turns);
-  }
   return true;
 }
 
 void HostTurns::has_entered(const std::shared_ptr<void>& functions) {
   Lock lock(mutex_);
-  entering_.erase(static_cast<Turns*>(functions.get()));
+  static_cast<Turns*>(functions.get())->sent();
 }
 
 void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, const Entering& entering,
@@ -149,20 +161,21 @@ std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, Of of,
   Lock lock(mutex_);
   turns += in_turn;
   if (of != Of::kApart) turns += kBesideLegacy;
-  if (share.is_behind_function || share.last != nullptr) turns += kBehindFunction;
+  if (share.is_behind_function || !share.lasts.empty()) turns += kBehindFunction;
   wait(lock, share, turns, lost);
   taken->take(turns);
   return taken;
 }
 
-void HostTurns::take_last(Lock& lock, Share& stream, const Lost& lost) {
-  // The function may return meanwhile, and then there is nothing to take.
-  wait(lock, stream, stream.last->of_work_behind(),
-       [&] { return stream.last == nullptr || lost(); });
-  if (Turns* const last = stream.last; last != nullptr) {
-    last->end_last();
-    last->take(last->of_work_behind());
-  }
+void HostTurns::take(Lock& lock, Turns* functions, unsigned turns, const Lost& lost) {
+  const std::shared_ptr<Share> stream = functions->stream();  // it may end meanwhile
+  const auto has_ended = [&] {
+    return std::find(stream->lasts.begin(), stream->lasts.end(), functions) == stream->lasts.end();
+  };
+  wait(lock, *stream, turns, [&] { return has_ended() || lost(); });
+  if (has_ended()) return;
+  functions->end_last();
+  functions->take(turns);
 }
 
 void HostTurns::take_lasts(Lock& lock, Of of, const Lost& lost) {
@@ -173,30 +186,19 @@ void HostTurns::take_lasts(Lock& lock, Of of, const Lost& lost) {
       last->end_last();
       continue;
     }
-    const std::shared_ptr<Share> stream = last->stream();  // it may end meanwhile
-    take_last(lock, *stream, lost);
-  }
-}
-
-// Functions that may be sent behind the work of the legacy stream that enters.
-void HostTurns::take_entering(Lock& lock, const Lost& lost) {
-  while (!entering_.empty()) {
-    Turns* const turns = *entering_.begin();
-    const std::shared_ptr<Share> stream = turns->stream();  // they may end meanwhile
-    wait(lock, *stream, turns->functions, [&] { return !entering_.contains(turns) || lost(); });
-    if (entering_.erase(turns) != 0) turns->take(turns->functions);
+    take(lock, last, of == Of::kBlocking ? last->of_legacy_work() : last->of_work_behind(), lost);
   }
 }
 
 void HostTurns::enter(Share& stream, Of of, const Lost& lost) {
   Lock lock(mutex_);
-  stream.is_behind_function = stream.last != nullptr;
-  if (stream.last != nullptr) take_last(lock, stream, lost);
-  if (of == Of::kBlocking) take_lasts(lock, Of::kLegacy, lost);
-  if (of == Of::kLegacy) {
-    take_entering(lock, lost);
-    take_lasts(lock, Of::kBlocking, lost);
+  stream.is_behind_function = !stream.lasts.empty();
+  while (!stream.lasts.empty()) {
+    Turns* const last = stream.lasts.front();
+    take(lock, last, last->of_work_behind(), lost);
   }
+  if (of == Of::kBlocking) take_lasts(lock, Of::kLegacy, lost);
+  if (of == Of::kLegacy) take_lasts(lock, Of::kBlocking, lost);
 }
 
 }  // namespace fargpu::client

@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "client/stream/stream_queue.h"
 
@@ -46,7 +47,10 @@ class HostTurns {
   class Turns;
   // A stream's part; guarded by the mutex of its session's HostTurns.
   struct Share {
-    Turns* last = nullptr;  // of the stream's last function, while no device work is behind it
+    // Of functions that device work may come right behind: the last one, and those that were being
+    // sent at the same time, in whatever order. None behind which work has come.
+    std::vector<Turns*> lasts;
+    uint64_t clock = 0;  // counts beginnings and ends of their sending
     unsigned taken = 0;
     bool is_behind_function = false;  // the device work that entered last
   };
@@ -97,10 +101,9 @@ class HostTurns {
   bool is_work_sent(const Turns& functions, const Entering& entering) const;
   void wait_for_fewer(Lock& lock);
   void wait(Lock& lock, const Share& stream, unsigned turns, const std::function<bool()>& enough);
-  // The stream's last function has work behind it.
-  void take_last(Lock& lock, Share& stream, const Lost& lost);
+  // Work has come behind, or may have, unless the functions have run meanwhile.
+  void take(Lock& lock, Turns* functions, unsigned turns, const Lost& lost);
   void take_lasts(Lock& lock, Of of, const Lost& lost);
-  void take_entering(Lock& lock, const Lost& lost);
 
   std::atomic<unsigned> being_sent_{0};  // device work, in blocking streams
   std::once_flag first_functions_;
@@ -109,8 +112,7 @@ class HostTurns {
   std::condition_variable fewer_;
   // Guarded by mutex_.
   unsigned taken_ = 0;
-  std::array<std::set<Turns*>, 3> lasts_;  // the streams' last ones, by Of
-  std::set<Turns*> entering_;  // functions of blocking streams that are being sent without a turn
+  std::array<std::set<Turns*>, 3> lasts_;  // those of all streams, by Of
 };
 
 }  // namespace fargpu::client

@@ -42,7 +42,8 @@ CUresult submit_functions(const CallTarget& target, const FunctionsToSend& funct
               !session.host_turns.may_enter(functions.turns, *functions.entering, follow, lost);
           return is_early ? CUDA_ERROR_NOT_READY : message(id);
         });
-    if (functions.turns != nullptr) session.host_turns.has_entered(functions.turns);
+    if (result == CUDA_SUCCESS && functions.turns != nullptr)
+      session.host_turns.has_entered(functions.turns);
     if (!is_early) return result;
     session.host_turns.wait_to_enter(functions.turns, *functions.entering, follow, lost);
   }

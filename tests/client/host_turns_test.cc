@@ -206,6 +206,32 @@ TEST_F(HostTurnsTest, WorkThatIsBeingSentMayComeBehindAFunction) {
   EXPECT_EQ(first_->taken, 3u);
 }
 
+TEST_F(HostTurnsTest, WorkMayComeBeforeAFunctionThatIsBeingSent) {
+  functions_.push_back(add(first_));
+  functions_.push_back(turns_.make(first_, Of::kApart));
+  ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(), follow_, is_lost));
+  enter(first_);  // behind one of both
+  EXPECT_EQ(first_->taken, 2u);
+  turns_.has_entered(functions_.back());
+  enter(first_);  // behind the second one, or behind other work
+  EXPECT_EQ(first_->taken, 2u);
+}
+
+TEST_F(HostTurnsTest, FunctionsThatAreSentAtATimeHaveNoOrder) {
+  for (int i = 0; i < 2; ++i) {
+    functions_.push_back(turns_.make(first_, Of::kApart));
+    ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(), follow_, is_lost));
+  }
+  turns_.has_entered(functions_[1]);
+  turns_.has_entered(functions_[0]);
+  enter(first_);
+  EXPECT_EQ(first_->taken, 2u);
+  functions_.push_back(add(first_));
+  functions_.push_back(add(first_));
+  enter(first_);
+  EXPECT_EQ(first_->taken, 3u);
+}
+
 TEST_F(HostTurnsTest, AGraphOfHostNodesIsNotBehindItself) {
   queue_.begin_sending();
   HostTurns::Entering graph = entering(3);
