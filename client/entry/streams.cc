@@ -113,7 +113,7 @@ std::shared_ptr<void> make_turns(Session& session, const ResolvedStream& resolve
 }
 
 HostTurns::Entering entering(CUstream stream, const ResolvedStream& resolved, unsigned own_work) {
-  HostTurns::Entering entering{.stream = &(*resolved.state)->queue, .own_work = own_work};
+  HostTurns::Entering entering{.own_work = own_work};
   if (order_of(resolved) != HostTurns::Of::kBlocking) return entering;
   if (const Context* const own = context_of(stream); own != nullptr)
     entering.legacy = &own->legacy_stream->queue;

@@ -86,18 +86,13 @@ std::shared_ptr<void> HostTurns::make(std::shared_ptr<Share> stream, Of of) {
   return std::make_shared<Turns>(*this, std::move(stream), of);
 }
 
-// Device work counts itself as being sent, then enters, with the mutex. So either it is seen here,
-// or it comes later and sees the functions.
-bool HostTurns::is_work_sent(const Turns& functions, const Entering& entering) const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  return entering.stream->being_sent() > entering.own_work ||
-         (functions.kind() == Of::kLegacy && being_sent_.load(std::memory_order_acquire) > 0);
-}
-
-unsigned HostTurns::turns_for(const Turns& functions, const Entering& entering,
-                              bool is_beside) const {
+// Device work that is being sent may come before the functions or behind them.
+unsigned HostTurns::turns_for(const Turns& functions, const Entering& entering, bool is_beside,
+                              unsigned own_work) const {
+  const bool is_followed =
+      functions.stream()->sending > own_work || (functions.kind() == Of::kLegacy && sending_ > 0);
   return (is_beside ? entering.functions : 0) +
-         (is_work_sent(functions, entering) ? functions.after(entering.of_work_behind) : 0);
+         (is_followed ? functions.after(entering.of_work_behind) : 0);
 }
 
 bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
@@ -108,7 +103,7 @@ bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering
   // Work of the legacy stream that came since has looked for functions, and these were not there.
   const bool is_beside =
       was_beside || (entering.legacy != nullptr && entering.legacy->may_have_work());
-  const unsigned needed = turns_for(turns, entering, is_beside);
+  const unsigned needed = turns_for(turns, entering, is_beside, entering.own_work);
   if (needed != 0 && is_full(*turns.stream(), needed) && !lost()) return false;
   const bool is_followed = needed > (is_beside ? entering.functions : 0);
   turns.begin_last(entering);
@@ -128,7 +123,7 @@ void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, const Ente
   for (;;) {
     const bool is_beside = is_beside_work(entering, follow_legacy);
     Lock lock(mutex_);
-    const unsigned needed = turns_for(turns, entering, is_beside);
+    const unsigned needed = turns_for(turns, entering, is_beside, 0);
     if (needed == 0 || !is_full(*turns.stream(), needed) || lost()) return;
     wait_for_fewer(lock);
   }
@@ -199,6 +194,14 @@ void HostTurns::enter(Share& stream, Of of, const Lost& lost) {
   }
   if (of == Of::kBlocking) take_lasts(lock, Of::kLegacy, lost);
   if (of == Of::kLegacy) take_lasts(lock, Of::kBlocking, lost);
+  ++stream.sending;
+  if (of == Of::kBlocking) ++sending_;
+}
+
+void HostTurns::sent(Share& stream, Of of) {
+  Lock lock(mutex_);
+  --stream.sending;
+  if (of == Of::kBlocking) --sending_;
 }
 
 }  // namespace fargpu::client

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -52,6 +51,7 @@ class HostTurns {
     std::vector<Turns*> lasts;
     uint64_t clock = 0;  // counts beginnings and ends of their sending
     unsigned taken = 0;
+    unsigned sending = 0;             // device work that has entered and is being sent
     bool is_behind_function = false;  // the device work that entered last
   };
 
@@ -61,8 +61,7 @@ class HostTurns {
   struct Entering {
     unsigned functions = 1;               // one behind the other
     unsigned of_work_behind = 1;          // turns of device work that comes right behind them
-    const StreamQueue* stream = nullptr;  // of their stream
-    unsigned own_work = 0;                // of the work that is being sent there, theirs
+    unsigned own_work = 0;                // of the work that is being sent in their stream, theirs
     const StreamQueue* legacy = nullptr;  // that their stream and it wait for each other
   };
   // What threads were sending when the first functions came had not counted itself as being sent. For
@@ -86,32 +85,30 @@ class HostTurns {
   // waits for its turns, unless the stream has none.
   std::shared_ptr<void> add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,
                                   const Lost& lost);
-  // Before device work enters the stream. Waits if it is behind a function, kMost turns are taken,
-  // and the function's stream has some of them.
+  // Before device work is sent into the stream. Waits if it is behind a function, kMost turns are
+  // taken, and the function's stream has some of them. Then it counts as being sent until sent().
   void enter(Share& stream, Of of, const Lost& lost);
-  // Around the sending of device work in a blocking stream, before its enter().
-  void begin_sending() { being_sent_.fetch_add(1, std::memory_order_acq_rel); }
-  void end_sending() { being_sent_.fetch_sub(1, std::memory_order_release); }
+  void sent(Share& stream, Of of);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
   bool is_full(const Share& stream, unsigned turns) const;
   bool is_beside_work(const Entering& entering, const Follow& follow_legacy);
-  unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside) const;
-  bool is_work_sent(const Turns& functions, const Entering& entering) const;
+  unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside,
+                     unsigned own_work) const;
   void wait_for_fewer(Lock& lock);
   void wait(Lock& lock, const Share& stream, unsigned turns, const std::function<bool()>& enough);
   // Work has come behind, or may have, unless the functions have run meanwhile.
   void take(Lock& lock, Turns* functions, unsigned turns, const Lost& lost);
   void take_lasts(Lock& lock, Of of, const Lost& lost);
 
-  std::atomic<unsigned> being_sent_{0};  // device work, in blocking streams
   std::once_flag first_functions_;
   std::chrono::steady_clock::time_point first_;  // when these came
   std::mutex mutex_;
   std::condition_variable fewer_;
   // Guarded by mutex_.
   unsigned taken_ = 0;
+  unsigned sending_ = 0;  // device work that has entered blocking streams and is being sent
   std::array<std::set<Turns*>, 3> lasts_;  // those of all streams, by Of
 };
 

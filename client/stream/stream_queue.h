@@ -54,13 +54,14 @@ class StreamQueue {
   // Around take() and the sending of the operation: until then no mark covers it.
   void begin_sending() { being_sent_.fetch_add(1, std::memory_order_acq_rel); }
   void end_sending() { being_sent_.fetch_sub(1, std::memory_order_release); }
-  uint32_t being_sent() const { return being_sent_.load(std::memory_order_acquire); }
   // position(): how many operations were counted; covered_position(): how many of them lie in front
   // of what is sent now. done(position): a synchronisation has shown that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_acquire); }
   uint32_t covered_position() const {
-    const uint32_t counted = position();
-    return counted - being_sent();
+    for (;;) {
+      const uint32_t counted = position(), sent = being_sent();
+      if (position() == counted && being_sent() == sent) return counted - sent;
+    }
   }
   // Whether submitted work may be unfinished.
   bool may_have_work() const { return reached_.load(std::memory_order_acquire) != position(); }
@@ -70,6 +71,7 @@ class StreamQueue {
 
  private:
   friend class QueueMarks;
+  uint32_t being_sent() const { return being_sent_.load(std::memory_order_acquire); }
   bool has_room(uint32_t position) const {
     return distance(limit_.load(std::memory_order_relaxed), position) <= 0;
   }

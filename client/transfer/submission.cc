@@ -1,11 +1,13 @@
 #include "client/transfer/submission.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "client/entry/call_target.h"
 #include "client/managed/managed_memory.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
+#include "common/rpc/frame_sent.h"
 #include "generated/client/wire/context.h"
 #include "generated/client/wire/stream.h"
 
@@ -25,7 +27,6 @@ void wait_behind_host_functions(Session& session, uint16_t context, const Resolv
                                 uint32_t places) {
   if (HostCalls::on_this_thread()) return;
   const std::shared_ptr<StreamState> state = *resolved.state;  // it may be destroyed meanwhile
-  session.host_turns.enter(state->turns, order_of(resolved), [&] { return session.lost.load(); });
   const auto query = [&](uint64_t) { return wire::cuStreamQuery(session, context, resolved.id); };
   session.queue_limit.enter(
       state->share, session.host_calls,
@@ -50,24 +51,30 @@ void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& 
 
 }  // namespace
 
-bool BeingSent::begin(Session& session, const ResolvedStream& stream) {
+bool BeingSent::begin(const ResolvedStream& stream) {
   stream_ = *stream.state;
-  if (order_of(stream) == HostTurns::Of::kBlocking) {
-    blocking_ = &session.host_turns;
-    blocking_->begin_sending();
-  }
   stream_->queue.begin_sending();
-  const bool has_room = stream_->queue.take_exactly(&position_);
-  // Functions that are entering see this, or it sees that there are some.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  return has_room;
+  return stream_->queue.take_exactly(&position_);
+}
+
+void BeingSent::enter(Session& session, const ResolvedStream& stream) {
+  if (HostCalls::on_this_thread()) return;
+  of_ = order_of(stream);
+  session.host_turns.enter(stream_->turns, of_, [&] { return session.lost.load(); });
+  turns_ = &session.host_turns;
+  rpc::FrameSent::expect([](void* of) { static_cast<BeingSent*>(of)->sent(); }, this);
 }
 
 void BeingSent::give_back() { stream_->queue.give_back(position_); }
 
+void BeingSent::sent() {
+  if (turns_ != nullptr) std::exchange(turns_, nullptr)->sent(stream_->turns, of_);
+}
+
 void BeingSent::end() {
+  if (turns_ != nullptr) rpc::FrameSent::forget();
+  sent();
   stream_->queue.end_sending();
-  if (blocking_ != nullptr) blocking_->end_sending();
 }
 
 Submission::Submission(Session& session, uint16_t context, CUstream stream, unsigned needs)
@@ -102,18 +109,19 @@ void Submission::take_place(uint16_t context, CUstream stream, const ResolvedStr
 // and must not be taken for done (HostTurns).
 void Submission::take_counted_place(uint16_t context, CUstream stream,
                                     const ResolvedStream& resolved) {
-  const bool has_room = sending_.begin(session_, resolved);
+  const bool has_room = sending_.begin(resolved);
   wait_for_place(context, stream, resolved, has_room);
 }
 
 void Submission::wait_for_place(uint16_t context, CUstream stream, const ResolvedStream& resolved,
                                 bool has_room) {
-  // The first function came meanwhile, and with it a mark, perhaps: counted once more.
-  if (!sending_.begun() && session_.observers.any(Observers::kFunctionsEver))
-    has_room &= sending_.begin(session_, resolved);
   if (!has_room) wait_for_room(session_, stream, resolved);
   if (session_.observers.any(Observers::kHeldStreams))
     wait_behind_host_functions(session_, context, resolved, 1);
+  if (!session_.observers.any(Observers::kFunctionsEver)) return;
+  // The first function came meanwhile, and with it a mark, perhaps: counted once more.
+  if (!sending_.begun()) (void)sending_.begin(resolved);
+  sending_.enter(session_, resolved);
 }
 
 CUresult take_places(Session& session, uint64_t places, CUstream stream) {

@@ -24,7 +24,8 @@
 
 namespace fargpu::client {
 
-// An operation that was counted in a stream and is being sent, from begin() on.
+// An operation in a process with host functions: no mark covers it before it was sent, and HostTurns
+// counts it while the order of its frame is open.
 class BeingSent {
  public:
   BeingSent() = default;
@@ -34,17 +35,21 @@ class BeingSent {
   }
   BeingSent(const BeingSent&) = delete;
   BeingSent& operator=(const BeingSent&) = delete;
-  // False: the stream's queue has no room for it.
-  bool begin(Session& session, const ResolvedStream& stream);
+  // Counts it in its stream. False: the stream's queue has no room for it.
+  bool begin(const ResolvedStream& stream);
   bool begun() const { return stream_ != nullptr; }
+  // When it has waited for all else, right before it is sent.
+  void enter(Session& session, const ResolvedStream& stream);
   // It came to nothing.
   void give_back();
 
  private:
+  void sent();
   void end();
 
   std::shared_ptr<StreamState> stream_;  // it may be destroyed meanwhile
-  HostTurns* blocking_ = nullptr;        // of a blocking stream
+  HostTurns* turns_ = nullptr;           // until it was sent
+  HostTurns::Of of_ = HostTurns::Of::kApart;
   uint32_t position_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "common/rpc/answers_awaited.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/channel_impl.h"
+#include "common/rpc/frame_sent.h"
 #include "common/rpc/link_times.h"
 #include "common/rpc/thread_calls.h"
 #include "common/transport/descriptor_passing.h"
@@ -346,6 +347,7 @@ Status Channel::Impl::exchange(SendLock& lock, const wire::FrameHeader& header, 
   }
   const bool committed = sent.ok();
   if (committed) {
+    FrameSent::tell();
     // The lease is not kept across a wait.
     sent = flush_now(alone ? Deadline() : deadline);
     if (alone && sent.code() == StatusCode::kTimeout) {

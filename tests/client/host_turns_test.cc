@@ -22,7 +22,7 @@ class HostTurnsTest : public testing::Test {
 
   // How functions enter a stream whose queue is queue_, the legacy stream's if that is `beside`.
   HostTurns::Entering entering(unsigned functions = 1, const StreamQueue* beside = nullptr) {
-    return {.functions = functions, .stream = &queue_, .legacy = beside};
+    return {.functions = functions, .legacy = beside};
   }
   std::shared_ptr<void> put(const Stream& stream, Of of, const HostTurns::Entering& entering) {
     auto functions = turns_.make(stream, of);
@@ -41,7 +41,8 @@ class HostTurnsTest : public testing::Test {
     return turns_.add_graph(stream, of, turns, [] { return false; });
   }
   void enter(const Stream& stream, Of of = Of::kApart) {
-    turns_.enter(*stream, of, [] { return false; });
+    turns_.enter(*stream, of, is_lost);
+    turns_.sent(*stream, of);
   }
 
   // Functions in the stream with device work behind each.
@@ -69,7 +70,6 @@ class HostTurnsTest : public testing::Test {
   static bool is_lost() { return false; }
 
   HostTurns turns_;
-  StreamQueue queue_;
   StreamQueue busy_;  // of a legacy stream with one operation
   std::atomic<unsigned> asked_{0};
   const HostTurns::Follow follow_ = [this] { ++asked_; };
@@ -194,16 +194,25 @@ TEST_F(HostTurnsTest, FunctionsForWhichThereAreNoTurnsDoNotEnter) {
 }
 
 TEST_F(HostTurnsTest, WorkThatIsBeingSentMayComeBehindAFunction) {
-  queue_.begin_sending();
+  turns_.enter(*first_, Of::kApart, is_lost);
   functions_.push_back(add(first_));
   functions_.push_back(add(first_));
   EXPECT_EQ(first_->taken, 2u);
-  queue_.end_sending();
-  enter(first_);
+  turns_.sent(*first_, Of::kApart);
   functions_.push_back(add(first_));
   EXPECT_EQ(first_->taken, 2u);
   enter(first_);
   EXPECT_EQ(first_->taken, 3u);
+}
+
+TEST_F(HostTurnsTest, WorkThatWaitsForATurnIsNotBeingSent) {
+  fill(first_, HostTurns::kMost);
+  functions_.push_back(add(first_));
+  EXPECT_FALSE(returns_before([&] { enter(first_); },
+                              [&] {
+                                for (int i = 0; i < 10; ++i) functions_.push_back(add(first_));
+                                functions_.erase(functions_.begin(), functions_.end() - 9);
+                              }));
 }
 
 TEST_F(HostTurnsTest, WorkMayComeBeforeAFunctionThatIsBeingSent) {
@@ -233,24 +242,27 @@ TEST_F(HostTurnsTest, FunctionsThatAreSentAtATimeHaveNoOrder) {
 }
 
 TEST_F(HostTurnsTest, AGraphOfHostNodesIsNotBehindItself) {
-  queue_.begin_sending();
   HostTurns::Entering graph = entering(3);
   graph.own_work = 1;
   graph.of_work_behind = HostTurns::kOfHostGraph;
+  turns_.enter(*first_, Of::kApart, is_lost);
   functions_.push_back(put(first_, Of::kApart, graph));
   EXPECT_EQ(first_->taken, 0u);
-  queue_.begin_sending();
-  functions_.push_back(put(first_, Of::kApart, graph));
-  EXPECT_EQ(first_->taken, HostTurns::kOfHostGraph);
+  turns_.enter(*second_, Of::kApart, is_lost);
+  turns_.enter(*second_, Of::kApart, is_lost);
+  functions_.push_back(put(second_, Of::kApart, graph));
+  EXPECT_EQ(second_->taken, HostTurns::kOfHostGraph);
 }
 
 TEST_F(HostTurnsTest, WorkOfBlockingStreamsThatIsBeingSentMayComeBehindTheLegacyOne) {
-  turns_.begin_sending();
+  turns_.enter(*second_, Of::kBlocking, is_lost);
   functions_.push_back(add(legacy_, Of::kLegacy));
   functions_.push_back(add(first_, Of::kBlocking));
   EXPECT_EQ(legacy_->taken, 1u);
   EXPECT_EQ(first_->taken, 0u);
-  turns_.end_sending();
+  turns_.sent(*second_, Of::kBlocking);
+  functions_.push_back(add(legacy_, Of::kLegacy));
+  EXPECT_EQ(legacy_->taken, 1u);
 }
 
 TEST_F(HostTurnsTest, FunctionsThatAreBeingSentMayComeBehindWorkOfTheLegacyStream) {
@@ -268,10 +280,9 @@ TEST_F(HostTurnsTest, FunctionsThatAreBeingSentMayComeBehindWorkOfTheLegacyStrea
   EXPECT_EQ(first_->taken, 1u + 2u + 3u + 1u);
 }
 
-TEST_F(HostTurnsTest, AFunctionWaitsWhereWorkThatIsBeingSentWouldHaveTo) {
-  fill(first_, HostTurns::kMost);
-  functions_.push_back(add(first_));
-  queue_.begin_sending();
+TEST_F(HostTurnsTest, AFunctionWaitsForTheTurnOfWorkThatIsBeingSent) {
+  turns_.enter(*first_, Of::kApart, is_lost);
+  for (unsigned i = 0; i < HostTurns::kMost; ++i) functions_.push_back(add(first_));
   EXPECT_FALSE(returns_before([&] { functions_.push_back(add(first_)); },
                               [&] { functions_.erase(functions_.begin()); }));
   EXPECT_EQ(first_->taken, HostTurns::kMost);
