@@ -88,6 +88,23 @@ void functions_behind_a_refusal(CUstream blocking, const std::function<CUresult(
   await_functions(blocking, 1 + kFunctions);
 }
 
+// The copy's call returns when the copy has ended; the functions take nothing beside it.
+void functions_behind_a_copy_that_waits(const World& world, CUstream stream) {
+  constexpr unsigned kFunctions = 200;
+  is_open = false;
+  CU(cuLaunchHostFunc(stream, await_opening, nullptr));
+  std::thread copier([&] {
+    CU(cuCtxSetCurrent(world.context));
+    char bytes[kBytes];
+    CU(cuMemcpyDtoHAsync(bytes, world.at, kBytes, stream));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (unsigned i = 0; i < kFunctions; ++i) CU(cuLaunchHostFunc(stream, count, nullptr));
+  is_open = true;
+  copier.join();
+  await_functions(stream, 1 + kFunctions);
+}
+
 }  // namespace
 
 int main() {
@@ -120,5 +137,7 @@ int main() {
     char bytes[kBytes] = {};
     return cuMemcpyHtoD(0xdead0000, bytes, kBytes);
   });
+  step("functions behind a copy that waits");
+  functions_behind_a_copy_that_waits(world, apart);
   right();
 }
