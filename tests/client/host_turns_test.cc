@@ -113,8 +113,9 @@ TEST_F(HostTurnsTest, AStreamWithoutTurnsGoesOn) {
 TEST_F(HostTurnsTest, ALaunchWaitsForAllItsTurns) {
   fill(first_, HostTurns::kMost - 4);
   functions_.push_back(add_graph(first_, 2));
+  std::shared_ptr<void> last;
   EXPECT_FALSE(
-      returns_before([&] { functions_.push_back(add_graph(first_, 2)); },
+      returns_before([&] { last = add_graph(first_, 2); },
                      [&] { functions_.erase(functions_.begin(), functions_.begin() + 4); }));
 }
 
@@ -159,9 +160,11 @@ TEST_F(HostTurnsTest, BesideWorkOfTheLegacyStreamEachFunctionTakesATurn) {
   functions_.push_back(add_beside(first_, 10));
   EXPECT_EQ(first_->taken, 11u);
   functions_.push_back(add_beside(first_, HostTurns::kMost - 11));
-  EXPECT_FALSE(returns_before([&] { functions_.push_back(add_beside(first_)); },
+  std::shared_ptr<void> last;
+  EXPECT_FALSE(returns_before([&] { last = add_beside(first_); },
                               [&] { functions_.erase(functions_.begin()); }));
   functions_.clear();
+  last.reset();
   functions_.push_back(add(first_, Of::kBlocking, 10));
   EXPECT_EQ(first_->taken, 0u);
 }
@@ -283,8 +286,9 @@ TEST_F(HostTurnsTest, FunctionsThatAreBeingSentMayComeBehindWorkOfTheLegacyStrea
 TEST_F(HostTurnsTest, AFunctionWaitsForTheTurnOfWorkThatIsBeingSent) {
   turns_.enter(*first_, Of::kApart, is_lost);
   for (unsigned i = 0; i < HostTurns::kMost; ++i) functions_.push_back(add(first_));
-  EXPECT_FALSE(returns_before([&] { functions_.push_back(add(first_)); },
-                              [&] { functions_.erase(functions_.begin()); }));
+  std::shared_ptr<void> last;
+  EXPECT_FALSE(
+      returns_before([&] { last = add(first_); }, [&] { functions_.erase(functions_.begin()); }));
   EXPECT_EQ(first_->taken, HostTurns::kMost);
 }
 

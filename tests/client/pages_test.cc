@@ -206,7 +206,7 @@ TEST_F(PagesTest, AMemoryThatChangesAllTheTimeIsSentAllTheSame) {
 
 // A kernel that waits for the flag may run while the worker writes.
 TEST_F(PagesTest, AWordAloneInItsLineGoesLast) {
-  const size_t line = (64 - address() % 64) % 64 + 64;
+  const size_t line = (4096 - address() % 4096) % 4096 + 64;  // all of it in one page
   for (size_t at = line + 64; at < line + 160; ++at) host_[at] = 1_b;
   host_[line + 4] = host_[line + 640] = 1_b;
   work();
