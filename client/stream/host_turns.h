@@ -64,8 +64,8 @@ class HostTurns {
     unsigned own_work = 0;                // of the work that is being sent in their stream, theirs
     const StreamQueue* legacy = nullptr;  // that their stream and it wait for each other
   };
-  // What threads were sending when the first functions came had not counted itself as being sent. For
-  // so long no mark is believed to come behind it.
+  // What threads were sending when the first functions came had not counted itself as being sent.
+  // For so long no mark is believed to come behind it.
   static constexpr std::chrono::milliseconds kSendsOfBefore{50};
   // The turns of functions, or of one launch of a graph that has host nodes alone, none yet. Must
   // live until they have run.

@@ -26,7 +26,7 @@ struct FunctionsToSend {
   std::shared_ptr<void> turns{};
   std::optional<HostTurns::Entering> entering{};
 };
-// Sends them by `message(stream)`, which is given the stream's id on the wire, when there are turns.
+// Sends them when there are turns, by `message(stream)`: it is given the stream's id on the wire.
 template <typename Message>
 CUresult submit_functions(const CallTarget& target, const FunctionsToSend& functions,
                           unsigned needs, Message&& message) {

@@ -24,8 +24,8 @@
 
 namespace fargpu::client {
 
-// An operation in a process with host functions: no mark covers it before it was sent, and HostTurns
-// counts it while the order of its frame is open.
+// An operation in a process with host functions: no mark covers it before it was sent, and
+// HostTurns counts it while the order of its frame is open.
 class BeingSent {
  public:
   BeingSent() = default;
