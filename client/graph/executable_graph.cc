@@ -221,8 +221,8 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
     if (exec.turns == 0) {
       alone.turns = turns = make_turns(session, resolved);
       alone.entering = entering(stream, resolved, /*own_work=*/1);
-      alone.entering->functions = exec.functions_alone;
-      alone.entering->of_work_behind = HostTurns::kOfHostGraph;
+      alone.entering.functions = exec.functions_alone;
+      alone.entering.of_work_behind = HostTurns::kOfHostGraph;
     } else {
       turns =
           session.host_turns.add_graph(StreamState::turns_of(*resolved.state), order_of(resolved),

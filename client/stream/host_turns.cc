@@ -87,12 +87,15 @@ std::shared_ptr<void> HostTurns::make(std::shared_ptr<Share> stream, Of of) {
 }
 
 // Device work that is being sent may come before the functions or behind them.
+bool HostTurns::is_followed(const Turns& functions, unsigned own_work) const {
+  return functions.stream()->sending > own_work ||
+         (functions.kind() == Of::kLegacy && sending_ > 0);
+}
+
 unsigned HostTurns::turns_for(const Turns& functions, const Entering& entering, bool is_beside,
-                              unsigned own_work) const {
-  const bool is_followed =
-      functions.stream()->sending > own_work || (functions.kind() == Of::kLegacy && sending_ > 0);
+                              bool followed) {
   return (is_beside ? entering.functions : 0) +
-         (is_followed ? functions.after(entering.of_work_behind) : 0);
+         (followed ? functions.after(entering.of_work_behind) : 0);
 }
 
 bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
@@ -103,11 +106,11 @@ bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering
   // Work of the legacy stream that came since has looked for functions, and these were not there.
   const bool is_beside =
       was_beside || (entering.legacy != nullptr && entering.legacy->may_have_work());
-  const unsigned needed = turns_for(turns, entering, is_beside, entering.own_work);
+  const bool followed = is_followed(turns, entering.own_work);
+  const unsigned needed = turns_for(turns, entering, is_beside, followed);
   if (needed != 0 && is_full(*turns.stream(), needed) && !lost()) return false;
-  const bool is_followed = needed > (is_beside ? entering.functions : 0);
   turns.begin_last(entering);
-  if (is_followed) turns.end_last();
+  if (followed) turns.end_last();
   turns.take(needed);
   return true;
 }
@@ -123,7 +126,7 @@ void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, const Ente
   for (;;) {
     const bool is_beside = is_beside_work(entering, follow_legacy);
     Lock lock(mutex_);
-    const unsigned needed = turns_for(turns, entering, is_beside, 0);
+    const unsigned needed = turns_for(turns, entering, is_beside, is_followed(turns, 0));
     if (needed == 0 || !is_full(*turns.stream(), needed) || lost()) return;
     wait_for_fewer(lock);
   }

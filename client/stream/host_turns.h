@@ -94,8 +94,9 @@ class HostTurns {
   using Lock = std::unique_lock<std::mutex>;
   bool is_full(const Share& stream, unsigned turns) const;
   bool is_beside_work(const Entering& entering, const Follow& follow_legacy);
-  unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside,
-                     unsigned own_work) const;
+  bool is_followed(const Turns& functions, unsigned own_work) const;
+  static unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside,
+                            bool followed);
   void wait_for_fewer(Lock& lock);
   void wait(Lock& lock, const Share& stream, unsigned turns, const std::function<bool()>& enough);
   // Work has come behind, or may have, unless the functions have run meanwhile.

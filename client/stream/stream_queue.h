@@ -58,7 +58,7 @@ class StreamQueue {
   // of what is sent now. done(position): a synchronisation has shown that so many are finished.
   uint32_t position() const { return sent_.load(std::memory_order_acquire); }
   uint32_t covered_position() const {
-    for (;;) {
+    for (;;) {  // both counts are of one moment
       const uint32_t counted = position(), sent = being_sent();
       if (position() == counted && being_sent() == sent) return counted - sent;
     }

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "client/entry/call_target.h"
 #include "client/entry/streams.h"
@@ -24,7 +23,7 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function);
 struct FunctionsToSend {
   CUstream stream;  // as the application gave it
   std::shared_ptr<void> turns{};
-  std::optional<HostTurns::Entering> entering{};
+  HostTurns::Entering entering{};
 };
 // Sends them when there are turns, by `message(stream)`: it is given the stream's id on the wire.
 template <typename Message>
@@ -39,13 +38,13 @@ CUresult submit_functions(const CallTarget& target, const FunctionsToSend& funct
         submit(session, target.context, functions.stream, needs, [&](uint64_t id) -> CUresult {
           is_early =
               functions.turns != nullptr &&
-              !session.host_turns.may_enter(functions.turns, *functions.entering, follow, lost);
+              !session.host_turns.may_enter(functions.turns, functions.entering, follow, lost);
           return is_early ? CUDA_ERROR_NOT_READY : message(id);
         });
     if (result == CUDA_SUCCESS && functions.turns != nullptr)
       session.host_turns.has_entered(functions.turns);
     if (!is_early) return result;
-    session.host_turns.wait_to_enter(functions.turns, *functions.entering, follow, lost);
+    session.host_turns.wait_to_enter(functions.turns, functions.entering, follow, lost);
   }
 }
 

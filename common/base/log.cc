@@ -169,7 +169,7 @@ struct Backend {
   std::mutex mutex;  // guards the rest; held over fork, so that a child never inherits it locked
   std::shared_ptr<DescriptorSink> sink;
   std::shared_ptr<spdlog::logger> logger;
-  std::string told;  // of the settings: once, although each of our parts configures
+  std::string complaint;  // of the settings: logged once, although each of our parts configures
 };
 
 // Never destroyed: threads and exit handlers of an application may log until the very end.
@@ -233,8 +233,8 @@ bool configure(std::string_view component, Level default_level) {
     std::lock_guard lock(backend().mutex);
     backend().sink = std::move(sink);
     backend().logger = std::move(logger);
-    if (backend().told == complaint) complaint.clear();
-    if (!complaint.empty()) backend().told = complaint;
+    if (backend().complaint == complaint) complaint.clear();
+    if (!complaint.empty()) backend().complaint = complaint;
   }
   threshold.store(static_cast<int>(level), std::memory_order_relaxed);
   if (!complaint.empty()) warn("{}", complaint);

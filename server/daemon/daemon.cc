@@ -392,7 +392,7 @@ void Daemon::Impl::on_signal(int number) {
   if (!draining) return drain();
   ending = true;
   log::info("event=ending-now sessions={}", sessions.all().size());
-  sessions.kill_all("the daemon was told to stop at once");
+  sessions.kill_all("a second signal ended the daemon at once");
 }
 
 void Daemon::Impl::drain() {

@@ -121,7 +121,7 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
            if (!mode.ok()) throw CLI::ValidationError("--socket-mode", mode.status().message());
            c.socket_mode = *mode;
          },
-         "permissions of unix sockets: who may write to a socket may connect. Default: 0600, this "
+         "permissions of unix sockets; to connect needs the right to write. Default: 0600, this "
          "user alone; 0660 lets the group in")
       ->type_name("MODE");
   app.add_option("--driver", c.driver,

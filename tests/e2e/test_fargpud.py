@@ -1,4 +1,4 @@
-"""fargpud: how it ends when it cannot start, who may use its sockets, and what it says of both."""
+"""fargpud: exit codes where it cannot start, permissions of its sockets, and the lines of both."""
 
 import os
 import pathlib
