@@ -264,10 +264,16 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
   return result;
 }
 
+// A graph without nodes is no work.
+unsigned passing(const GraphExec& exec) {
+  return exec.nodes.empty() ? Submission::kPassing : Submission::kNothing;
+}
+
 // Without host calls: the message is there.
 CUresult send_plain_launch(const GraphExec& exec, const CallTarget& target, CUstream stream) {
-  return send_work(target, schema::op_fgGraphLaunch, stream,
-                   [&](uint64_t id) { return exec.launch.with(id); });
+  return send_work(
+      target, schema::op_fgGraphLaunch, stream, [&](uint64_t id) { return exec.launch.with(id); },
+      passing(exec));
 }
 
 // A launch that keeps to an order with others: a host node gets its calls in the order of launches,
@@ -595,7 +601,8 @@ CUresult launch(GraphExec& exec, CUstream stream) {
 CUresult upload(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
-  return submit(target.session, target.context, stream, Submission::kQueuePlace, [&](uint64_t id) {
+  const unsigned needs = Submission::kQueuePlace | passing(exec);
+  return submit(target.session, target.context, stream, needs, [&](uint64_t id) {
     return wire::fgGraphUpload(target.session, target.context, exec.id, id);
   });
 }

@@ -88,6 +88,9 @@ Submission::Submission(Session& session, uint16_t context, CUstream stream, unsi
   stream_ = resolved.id;
   if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kManagedMemory)) [[unlikely]]
     use_managed_memory();
+  if ((needs & kPassing) != 0 && resolved.id == kLegacyStreamId &&
+      session.observers.any(Observers::kFunctionsEver))
+    return;
   if ((needs & kQueuePlace) != 0 && result_ == CUDA_SUCCESS) take_place(context, stream, resolved);
 }
 

@@ -65,7 +65,9 @@ class BeingSent {
 //      That comes after 1, because the stream may wait for what was written.
 class Submission {
  public:
-  enum Needs : unsigned { kNothing = 0, kHostMemory = 1, kQueuePlace = 2 };
+  // kPassing: a driver makes nothing of it for which a host function in another stream would wait.
+  // So once there was a function, it takes no place in a legacy stream (HostTurns).
+  enum Needs : unsigned { kNothing = 0, kHostMemory = 1, kQueuePlace = 2, kPassing = 4 };
   // `context`: wire id of the frame's context.
   Submission(Session& session, uint16_t context, CUstream stream, unsigned needs);
   // Only 1, around several frames of one stream that use the same host memory. What the frames' own
@@ -126,10 +128,11 @@ CUresult submit(Session& session, uint16_t context, CUstream stream, unsigned ne
 }
 // The same where the message is made by hand: `body(stream)` has bytes().
 template <typename Body>
-CUresult send_work(const CallTarget& target, uint16_t opcode, CUstream stream, Body&& body) {
+CUresult send_work(const CallTarget& target, uint16_t opcode, CUstream stream, Body&& body,
+                   unsigned more_needs = Submission::kNothing) {
   if (!target.session.knows(opcode)) [[unlikely]]
     return target.session.unknown(schema::opcode_name(opcode));
-  const unsigned needs = Submission::kHostMemory | Submission::kQueuePlace;
+  const unsigned needs = Submission::kHostMemory | Submission::kQueuePlace | more_needs;
   return submit(target.session, target.context, stream, needs, [&](uint64_t id) -> CUresult {
     const auto& message = body(id);
     int32_t result = CUDA_SUCCESS;

@@ -138,6 +138,7 @@ bool Context::take_legacy_function() {
 
 void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
                                    std::function<void()> run) {
+  if (Driver::get().settings().stream_waits) const std::lock_guard is_free(functions_mutex_);
   QueuePlace place;
   if (turns_beside_legacy(*stream, {.count = 1, .alone = true}) > 0)
     place = stream->queue->take_place(0, 0, 1, TaskKind::kHostFunction);
@@ -145,6 +146,11 @@ void Context::submit_host_function(const std::shared_ptr<Stream>& stream,
   const Fence done =
       push_locked(*stream, Task{std::move(run), {}, nullptr, place, TaskKind::kHostFunction});
   if (stream->role == StreamRole::kLegacy) legacy_function_ = done;
+}
+
+std::shared_lock<std::shared_mutex> Context::hold_functions_off() {
+  return Driver::get().settings().stream_waits ? std::shared_lock(functions_mutex_)
+                                               : std::shared_lock<std::shared_mutex>();
 }
 
 size_t Context::turns_beside_legacy(const Stream& stream, const GraphFunctions& functions) const {
@@ -168,7 +174,8 @@ Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& m
   const QueuePlace place = stream->queue->take_place(0, places, turns, kind);
   if (!lock.owns_lock()) lock.lock();
   Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, kind});
-  if (stream->role == StreamRole::kLegacy && !is_host(kind)) note_legacy_work(done);
+  if (stream->role == StreamRole::kLegacy && !is_host(kind) && !functions.is_nothing())
+    note_legacy_work(done);
   return done;
 }
 

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <vector>
 
 #include "sim/context/context_memory.h"
@@ -37,6 +38,7 @@ struct GraphFunctions {
   bool kernels_alone = false;
   uint64_t graph = 0;  // the executable graph
   size_t turns() const { return alone ? 0 : (side_by_side ? 4 : 2) * count; }
+  bool is_nothing() const { return alone && count == 0; }
   TaskKind task_kind() const {
     if (alone && count > 0) return TaskKind::kGraphOfHostNodes;
     return kernels_alone ? TaskKind::kGraphOfKernels : TaskKind::kDeviceWork;
@@ -90,6 +92,9 @@ class Context : public std::enable_shared_from_this<Context> {
   void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
                         size_t bytes = 0);
   void submit_host_function(const std::shared_ptr<Stream>& stream, std::function<void()> run);
+  // With Settings::stream_waits submit_host_function() waits while a copy to pageable memory holds
+  // this, as seen on an H200 with driver 580; other work goes on.
+  std::shared_lock<std::shared_mutex> hold_functions_off();
   // A launch of a graph, which may record events. `places`: of its nodes. With
   // Settings::locked_waits no other thread can submit to the context while it waits for turns.
   Fence submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t places,
@@ -166,6 +171,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<Fence> from_elsewhere_;
   Fence legacy_work_;      // the newest of the legacy stream; no event, no function
   Fence legacy_function_;  // its newest, with no work behind it yet
+
+  std::shared_mutex functions_mutex_;  // taken before submit_mutex_
 
   mutable std::mutex limits_mutex_;
   std::array<size_t, CU_LIMIT_MAX> limits_{};

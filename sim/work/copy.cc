@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <shared_mutex>
 #include <vector>
 
 #include "sim/context/capture.h"
@@ -252,6 +253,8 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
   const bool from_host = from_pageable || is_known_host(copy.from);
   const bool between_host = from_host && is_known_host(copy.to);
   if (to_pageable || between_host || (synchronous && touches_host)) {
+    const auto held_off =
+        to_pageable ? context.hold_functions_off() : std::shared_lock<std::shared_mutex>();
     context.submit_and_wait(stream, [&context, &copy] {
       if (context.error() == CUDA_SUCCESS) copy_rows(copy);
     });

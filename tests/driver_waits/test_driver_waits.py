@@ -79,6 +79,13 @@ class DriverWaits(unittest.TestCase):
         locked = run(*waiting, FARGPU_SIM_LOCKED_WAITS=1).stdout
         self.assertRegex(locked, "waits, .*; stopped: .*cuLaunchKernel.*cuGraphLaunch")
 
+    def test_a_copy_to_pageable_memory_stops_host_functions(self):
+        case = "cuMemcpyDtoHAsync pageable 4 B"
+        copy = ("--only", "streams", "--held-by", "function", "--case", case)
+        self.assertNotIn("stopped: cuLaunchHostFunc", run(*copy).stdout)
+        stopped = run(*copy, FARGPU_SIM_STREAM_WAITS=1).stdout
+        self.assertIn("; stopped: cuLaunchHostFunc\n", stopped)
+
     def test_a_case_that_fails_costs_its_process_only(self):
         of_a_value = ("--only", "calls", "--held-by", "value")
         done = run(*of_a_value, "--case", "MiB", FARGPU_SIM_MEMORY="200M")

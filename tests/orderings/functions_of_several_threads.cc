@@ -1,8 +1,8 @@
 // sim: FARGPU_SIM_STREAM_WAITS=1
 // Several threads put host functions into one stream, and device work into the same one or into the
 // legacy stream. What a driver sets aside for a function depends on what comes behind it or beside
-// it, so work that another thread is sending must be counted, and no more than that: calls that a
-// driver refuses are no work.
+// it, so work that another thread is sending must be counted, and no more than that: a call that a
+// driver refuses is no work, nor is one of which it makes nothing.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -78,31 +78,16 @@ void functions_beside_the_legacy_stream(const World& world, unsigned threads, CU
   await_functions(blocking, threads * kEach);
 }
 
-void functions_behind_a_refusal(CUstream blocking, const std::function<CUresult()>& refused) {
+// `call` makes no work for the legacy stream.
+void functions_beside(CUstream blocking, const std::function<CUresult()>& call,
+                      CUresult expected = CUDA_SUCCESS) {
   constexpr unsigned kFunctions = 300;
   is_open = false;
   CU(cuLaunchHostFunc(blocking, await_opening, nullptr));
-  if (refused() != CUDA_ERROR_INVALID_VALUE) wrong("a call with a wrong address was not refused");
+  if (const CUresult result = call(); result != expected) wrong("the call returned %d", result);
   for (unsigned i = 0; i < kFunctions; ++i) CU(cuLaunchHostFunc(blocking, count, nullptr));
   is_open = true;
   await_functions(blocking, 1 + kFunctions);
-}
-
-// The copy's call returns when the copy has ended; the functions take nothing beside it.
-void functions_behind_a_copy_that_waits(const World& world, CUstream stream) {
-  constexpr unsigned kFunctions = 200;
-  is_open = false;
-  CU(cuLaunchHostFunc(stream, await_opening, nullptr));
-  std::thread copier([&] {
-    CU(cuCtxSetCurrent(world.context));
-    char bytes[kBytes];
-    CU(cuMemcpyDtoHAsync(bytes, world.at, kBytes, stream));
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  for (unsigned i = 0; i < kFunctions; ++i) CU(cuLaunchHostFunc(stream, count, nullptr));
-  is_open = true;
-  copier.join();
-  await_functions(stream, 1 + kFunctions);
 }
 
 }  // namespace
@@ -115,6 +100,11 @@ int main() {
   CUstream blocking = nullptr;
   CU(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
   const CUstream apart = make_stream();
+  const CUevent happened = make_event(), recorded = make_event();
+  CU(cuEventRecord(happened, blocking));
+  CUgraph nothing = nullptr;
+  CU(cuGraphCreate(&nothing, 0));
+  const CUgraphExec empty = instantiate(nothing);
   CU(cuCtxSynchronize());
   for (unsigned round = 0; round < 5; ++round) {
     step(0, "two threads and a stream that is apart", round);
@@ -126,18 +116,29 @@ int main() {
     step(0, "functions of 16 threads beside the legacy stream", round);
     functions_beside_the_legacy_stream(world, 16, blocking, 100 * (round % 8));
   }
-  step("functions behind a refused copy in the device");
-  functions_behind_a_refusal(
-      blocking, [&] { return cuMemcpyDtoDAsync(world.at, 0xdead0000, kBytes, nullptr); });
-  step("functions behind a refused fill");
-  functions_behind_a_refusal(blocking,
-                             [] { return cuMemsetD8Async(0xdead0000, 1, kBytes, nullptr); });
-  step("functions behind a refused copy to the device");
-  functions_behind_a_refusal(blocking, [] {
-    char bytes[kBytes] = {};
-    return cuMemcpyHtoD(0xdead0000, bytes, kBytes);
-  });
-  step("functions behind a copy that waits");
-  functions_behind_a_copy_that_waits(world, apart);
+  step("functions beside a refused copy in the device");
+  functions_beside(
+      blocking, [&] { return cuMemcpyDtoDAsync(world.at, 0xdead0000, kBytes, nullptr); },
+      CUDA_ERROR_INVALID_VALUE);
+  step("functions beside a refused fill");
+  functions_beside(
+      blocking, [] { return cuMemsetD8Async(0xdead0000, 1, kBytes, nullptr); },
+      CUDA_ERROR_INVALID_VALUE);
+  step("functions beside a refused copy to the device");
+  functions_beside(
+      blocking,
+      [] {
+        char bytes[kBytes] = {};
+        return cuMemcpyHtoD(0xdead0000, bytes, kBytes);
+      },
+      CUDA_ERROR_INVALID_VALUE);
+  step("functions beside an event record");
+  functions_beside(blocking, [&] { return cuEventRecord(recorded, nullptr); });
+  step("functions beside a wait for an event that has happened");
+  functions_beside(blocking, [&] { return cuStreamWaitEvent(nullptr, happened, 0); });
+  step("functions beside an upload of a graph without nodes");
+  functions_beside(blocking, [&] { return cuGraphUpload(empty, nullptr); });
+  step("functions beside a launch of a graph without nodes");
+  functions_beside(blocking, [&] { return cuGraphLaunch(empty, nullptr); });
   right();
 }

@@ -7,6 +7,7 @@
 #include "client/manual/stream/stream_wait.h"
 #include "client/servers/held_streams.h"
 #include "client/transfer/host_functions.h"
+#include "generated/client/wire/event.h"
 #include "schema/support/cuda_rules.h"
 
 namespace fargpu::client {
@@ -32,6 +33,18 @@ CUresult find_owner(CUstream stream, Context** context) {
       stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread_default_stream());
   *context = green != nullptr && per_thread ? nullptr : context_of(stream);
   return *context == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+// Whether the event has happened, asked for the legacy stream while functions run: a driver makes
+// nothing of such a wait, and functions in other streams do not count beside it (HostTurns).
+bool need_not_wait(const CallTarget& target, CUstream stream, CUevent event) {
+  Session& session = target.session;
+  if (!session.observers.any(Observers::kHeldStreams)) return false;
+  ResolvedStream resolved;
+  return resolve_stream(session, stream, &resolved) == CUDA_SUCCESS &&
+         resolved.id == kLegacyStreamId &&
+         wire::cuEventQuery(session, target.context, reinterpret_cast<uint64_t>(event)) ==
+             CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -145,6 +158,8 @@ CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
       target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != context_of(hStream))
     target.session.host_calls.join_contexts();
+  if (event != nullptr && Flags == CU_EVENT_WAIT_DEFAULT && need_not_wait(target, hStream, hEvent))
+    return CUDA_SUCCESS;
   return flush_interprocess(
       target.session, hEvent,
       call_cuStreamWaitEvent(target.session, target.context, hStream, hEvent, Flags));
