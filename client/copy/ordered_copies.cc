@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/host/foreign_memory.h"
@@ -27,10 +29,14 @@ void OrderedCopies::unpack_into(const Copy& copy, uint64_t offset,
                                 std::span<const std::byte> bytes) {
   if (copy.memory == Memory::kOurs) return unpack(copy.shape, copy.host, offset, bytes);
   const std::byte* from = bytes.data();
+  std::array<ForeignPiece, 256> rows;
+  size_t count = 0;
   for_each_row(copy.shape, copy.host, offset, bytes.size(), [&](uint64_t address, uint64_t length) {
-    (void)write_foreign(address, {from, length});
+    rows[count++] = {address, {from, length}};
+    if (count == rows.size()) write_foreign_pieces(std::span(rows).first(std::exchange(count, 0)));
     from += length;
   });
+  write_foreign_pieces(std::span(rows).first(count));
 }
 
 uint64_t OrderedCopies::add(const copy::Shape& shape, const copy::Rows& host, bool fetch,

@@ -2,12 +2,38 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "common/host/mapped_memory.h"
+
+namespace {
+
+// What the system is asked for: calls, and pieces of another process's memory, whose places it
+// looks up one by one.
+size_t calls = 0, places = 0;
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" ssize_t process_vm_readv(pid_t process, const struct iovec* local, unsigned long locals,
+                                    const struct iovec* remote, unsigned long remotes,
+                                    unsigned long flags) {
+  ++calls;
+  places += remotes;
+  return ::syscall(SYS_process_vm_readv, process, local, locals, remote, remotes, flags);
+}
+extern "C" ssize_t process_vm_writev(pid_t process, const struct iovec* local, unsigned long locals,
+                                     const struct iovec* remote, unsigned long remotes,
+                                     unsigned long flags) {
+  ++calls;
+  places += remotes;
+  return ::syscall(SYS_process_vm_writev, process, local, locals, remote, remotes, flags);
+}
 
 namespace fargpu {
 namespace {
@@ -94,6 +120,37 @@ TEST_F(ForeignMemoryTest, WritesManyPieces) {
     ASSERT_EQ(bytes_[offset], value) << i;
   }
   EXPECT_EQ(bytes_[1], std::byte{0});
+}
+
+TEST_F(ForeignMemoryTest, PiecesAreNotLookedUpOneByOne) {
+  std::vector<std::byte> bytes(kPages * kPage, std::byte{0xab});
+  std::vector<ForeignPiece> pieces;
+  for (size_t i = 0; i < bytes.size(); i += 4)
+    pieces.push_back({at(0) + i, std::span(bytes).subspan(i, 3)});
+  calls = places = 0;
+  write_foreign_pieces(pieces);
+  EXPECT_LE(calls, pieces.size() / 256);
+  EXPECT_LE(places, pieces.size() / 256);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    ASSERT_EQ(bytes_[i], i % 4 == 3 ? static_cast<std::byte>(i / kPage) : std::byte{0xab}) << i;
+}
+
+TEST_F(ForeignMemoryTest, WritesPiecesPastProtectionAndLargeOnes) {
+  std::vector<std::byte> bytes(kPages * kPage, std::byte{0xab});
+  const auto piece = [&](size_t from, size_t length) {
+    return ForeignPiece{at(0) + from, std::span(bytes).first(length)};
+  };
+  protect(1, PROT_READ);
+  unmap(2);
+  // Over the end of a page into one that cannot be written, or is not there.
+  const std::vector<ForeignPiece> pieces = {
+      piece(0, 10),          piece(kPage - 5, 10),        piece(2 * kPage - 5, 10),
+      piece(3 * kPage, 100), piece(4 * kPage, 3 * kPage), piece(7 * kPage + 1, 7)};
+  write_foreign_pieces(pieces);
+  size_t written = 0;
+  for (size_t i = 0; i < kPages * kPage; ++i)
+    written += i / kPage != 2 && bytes_[i] == std::byte{0xab} ? 1 : 0;
+  EXPECT_EQ(written, 10u + 10 + 5 + 100 + 3 * kPage + 7);
 }
 
 TEST_F(ForeignMemoryTest, TellsWhatIsAccessible) {
