@@ -96,7 +96,7 @@ CopiedPart write_foreign(uint64_t address, std::span<const std::byte> from) {
 }
 
 // The system looks a place up for each piece of the other side, which costs ten times as much as a
-// piece of this side. So the pieces are this side: a read of their bytes, packed, into their places.
+// piece of this side. So the pieces are this side: their bytes, packed, are read into their places.
 void write_foreign_pieces(std::span<const ForeignPiece> pieces) {
   constexpr size_t kAtOnce = 256, kPacked = 4096;  // the stack of a program's thread may be small
   const KeepErrno keep;
