@@ -34,6 +34,18 @@
 #   15 awaitEnded  worker to daemon; no body; reply without body, when no worker is left on the GPUs of
 #                 the session whose client had ended when this was asked, or the daemon has waited
 #                 long enough for them
+#   16 findImage  worker to daemon; body ImageName; reply without body: result 0 and, attached, the
+#                 image for reading, verified, which stays as it is while the session lasts; result
+#                 2: the session's tenant has none of that hash
+#   17 beginImage  worker to daemon; body ImageUpload; its sequence is the upload's number, which is
+#                 free. Reply without body: result 0 and, attached, memory of that size for writing;
+#                 result 2: the tenant has no room. It is charged until the upload ends
+#   18 keepImage  worker to daemon; body ImageName; of the upload with that sequence, which is whole
+#                 and mapped for writing nowhere. Reply without body: result 0: the upload has ended,
+#                 and findImage finds the image; result 2: it is not kept, and the upload goes on
+#   19 endImage   worker to daemon, and daemon to worker: no body, no reply; the upload with that
+#                 sequence has ended: the worker has no use for it, or the daemon wants its room for
+#                 other sessions of the tenant
 #
 # Daemon and worker may be of different releases, as while a host is being updated:
 #   - Fields are added at the end, and one that the sender does not know reads as 0 or empty.
@@ -63,8 +75,8 @@ struct Start {
   daemonPid @6 :Int32;            # for workers of older releases, which end with it
   driver @7 :Text;                # path
   memoryBytes @8 :UInt64;         # per GPU, for the whole job; 0: no limit
-  imageFolder @9 :Text;
-  imageCacheBytes @10 :UInt64;
+  imageFolder @9 :Text;           # for workers of older releases, which share one
+  imageCacheBytes @10 :UInt64;    # the largest image
   limits @11 :FrameLimits;        # what this server accepts
   clientLimits @12 :FrameLimits;  # what the client accepts
   helloSequence @13 :UInt32;
@@ -150,3 +162,7 @@ struct LastWords { reason @0 :Text; }
 
 # Only to and from workers whose Start, or Started, is of version 2 or later.
 struct Peer { session @0 :UInt64; }
+
+# Likewise of version 5.
+struct ImageName { hash @0 :Data; } # SHA-256
+struct ImageUpload { bytes @0 :UInt64; }

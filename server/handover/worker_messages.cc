@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/base/printable.h"
+#include "common/wire/data.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/worker.capnp.h"
 #include "server/handover/hello.h"
@@ -368,6 +369,47 @@ Result<uint64_t> parse_peer(std::span<const std::byte> body) {
 MessageBytes encode_peer_answer(uint32_t sequence, int32_t result) {
   wire::FrameHeader header = header_of(WorkerMessage::kConnectPeer, wire::kReply, sequence);
   header.result = result;
+  return without_body(header);
+}
+
+MessageBytes encode_image_name(WorkerMessage kind, uint32_t sequence, const Sha256Digest& hash) {
+  return encode<schema::ImageName>(header_of(kind, wire::kWantReply, sequence),
+                                   [&hash](schema::ImageName::Builder name) {
+                                     name.setHash(wire::as_data(hash.data(), hash.size()));
+                                   });
+}
+
+Result<Sha256Digest> parse_image_hash(std::span<const std::byte> body) {
+  return parse<schema::ImageName, Sha256Digest>(
+      body, "image", [](schema::ImageName::Reader name) -> Result<Sha256Digest> {
+        Sha256Digest hash;
+        const auto given = name.getHash();
+        if (given.size() != hash.size())
+          return Status(StatusCode::kProtocol, fmt::format("a hash of {} bytes", given.size()));
+        std::memcpy(hash.data(), given.begin(), hash.size());
+        return hash;
+      });
+}
+
+MessageBytes encode_begin_image(uint32_t upload, uint64_t bytes) {
+  return encode<schema::ImageUpload>(
+      header_of(WorkerMessage::kBeginImage, wire::kWantReply, upload),
+      [bytes](schema::ImageUpload::Builder image) { image.setBytes(bytes); });
+}
+
+Result<uint64_t> parse_image_bytes(std::span<const std::byte> body) {
+  return parse<schema::ImageUpload, uint64_t>(
+      body, "upload",
+      [](schema::ImageUpload::Reader image) { return Result<uint64_t>(image.getBytes()); });
+}
+
+MessageBytes encode_end_image(uint32_t upload) {
+  return without_body(header_of(WorkerMessage::kEndImage, 0, upload));
+}
+
+MessageBytes encode_image_answer(const wire::FrameHeader& question, bool yes) {
+  wire::FrameHeader header = reply_to(question);
+  header.result = yes ? 0 : kNoImage;
   return without_body(header);
 }
 

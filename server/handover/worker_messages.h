@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/host/sha256.h"
 #include "common/wire/frame.h"
 #include "server/handover/control_socket.h"
 #include "server/handover/inventory.h"
@@ -37,15 +38,21 @@ enum class WorkerMessage : uint16_t {
   kSettled = 13,
   kClient = 14,
   kAwaitEnded = 15,
+  kFindImage = 16,
+  kBeginImage = 17,
+  kKeepImage = 18,
+  kEndImage = 19,
 };
 // Results of a reply.
-inline constexpr int32_t kUnknownMessage = 1, kNoSuchSession = 2;
+inline constexpr int32_t kUnknownMessage = 1, kNoSuchSession = 2, kNoImage = 2;
 // Workers are connected to each other from this version on.
 inline constexpr uint16_t kPeerProtocol = 2;
 // A worker says that its session has settled from this version of its daemon on.
 inline constexpr uint16_t kAheadProtocol = 3;
 // Each asks the other about clients that have ended from this version on.
 inline constexpr uint16_t kEndedProtocol = 4;
+// A worker has images from its daemon from this version of it on.
+inline constexpr uint16_t kImageProtocol = 5;
 inline WorkerMessage kind_of(const ReceivedMessage& message) {
   return static_cast<WorkerMessage>(message.header.opcode);
 }
@@ -97,6 +104,14 @@ Result<uint64_t> parse_peer(std::span<const std::byte> body);
 MessageBytes encode_peer_answer(uint32_t sequence, int32_t result);
 MessageBytes encode_await_ended(uint32_t sequence);
 MessageBytes encode_await_ended_answer(uint32_t sequence);
+// kFindImage with a sequence to be answered, kKeepImage with that of its upload.
+MessageBytes encode_image_name(WorkerMessage kind, uint32_t sequence, const Sha256Digest& hash);
+Result<Sha256Digest> parse_image_hash(std::span<const std::byte> body);
+MessageBytes encode_begin_image(uint32_t upload, uint64_t bytes);
+Result<uint64_t> parse_image_bytes(std::span<const std::byte> body);
+MessageBytes encode_end_image(uint32_t upload);
+// To any of these with a reply.
+MessageBytes encode_image_answer(const wire::FrameHeader& question, bool yes);
 // Printable.
 Result<std::string> parse_last_words(std::span<const std::byte> body);
 

@@ -270,6 +270,26 @@ TEST(ControlSocket, WhatIsNoMessageIsRefused) {
   }
 }
 
+TEST(WorkerMessages, ImagesReadBackAndTheirHashHasItsLength) {
+  const Sha256Digest hash{1, 2, 3};
+  const ReceivedMessage find = received(encode_image_name(WorkerMessage::kFindImage, 3, hash));
+  EXPECT_EQ(kind_of(find), WorkerMessage::kFindImage);
+  EXPECT_EQ(find.header.sequence, 3u);
+  EXPECT_EQ(*parse_image_hash(find.body()), hash);
+  EXPECT_EQ(*parse_image_bytes(received(encode_begin_image(4, uint64_t{5} << 40)).body()),
+            uint64_t{5} << 40);
+  EXPECT_EQ(received(encode_end_image(6)).header.sequence, 6u);
+  const ReceivedMessage yes = received(encode_image_answer(find.header, true));
+  EXPECT_TRUE(yes.is_reply());
+  EXPECT_EQ(yes.header.result, 0);
+  EXPECT_EQ(received(encode_image_answer(find.header, false)).header.result, kNoImage);
+  // Another message's body has no hash; a body may also be cut.
+  EXPECT_EQ(parse_image_hash(received(encode_begin_image(4, 1)).body()).status().code(),
+            StatusCode::kProtocol);
+  for (size_t bytes = 0; bytes < find.body().size(); bytes += 8)
+    EXPECT_FALSE(parse_image_hash(find.body().first(bytes)).ok()) << bytes;
+}
+
 // As when a worker dies before it has read a command: whenever that is, its last words are there.
 TEST(ControlSocket, WhatAnEndSaidComesAlsoWhenItLeftSomethingUnread) {
   for (int i = 0; i < 300; ++i) {
