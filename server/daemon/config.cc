@@ -162,6 +162,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"tls-cert", text(c.tls_cert)},
       {"tls-key", text(c.tls_key)},
       {"runtime-dir", text(c.runtime_dir)},
+      {"cache-dir", text(c.cache_dir)},
       {"port-file", text(c.port_file)},
       {"log-level", text(c.log_level)},
       {"max-sessions", number(c.placement.max_sessions, 1, 65535, "a number from 1 to 65535")},
@@ -178,6 +179,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"max-frame", bytes(c.frame.max_body_bytes, 64u << 10, 1u << 30)},
       {"max-bulk", bytes(c.frame.max_bulk_bytes, 64u << 10, 1u << 30)},
       {"image-cache", bytes(c.image_cache_bytes, 1u << 20, UINT64_MAX)},
+      {"image-tenants", number(c.image_tenants, 1, 1024, "a number from 1 to 1024")},
       {"max-handshakes", number(c.max_handshakes, 1, 65536, "a number from 1 to 65536")},
       {"hello-deadline", duration(c.hello_deadline)},
       {"drain", duration(c.drain)},
@@ -192,6 +194,12 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
 
 std::vector<std::string> default_listen(const DaemonConfig& config) {
   return {config.token_file.empty() ? "127.0.0.1:14900" : "0.0.0.0:14900"};
+}
+
+std::string image_folder(const DaemonConfig& config) {
+  if (!config.cache_dir.empty()) return config.cache_dir;
+  const char* const systemd = std::getenv("CACHE_DIRECTORY");
+  return systemd != nullptr && *systemd != '\0' ? systemd : "/var/tmp";
 }
 
 bool is_for_other_machines(const std::string& where) {

@@ -33,6 +33,7 @@ struct DaemonConfig {
   // PEM files, both or none. With them, TCP connections must be encrypted.
   std::string tls_cert, tls_key;
   std::string runtime_dir;  // empty: a new folder below RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or /tmp
+  std::string cache_dir;    // for images; empty: CACHE_DIRECTORY or /var/tmp
   std::string port_file;    // empty: none; the bound TCP ports, one per line
   std::vector<bootstrap::Upgrade> transports{
       bootstrap::Upgrade::kShm, bootstrap::Upgrade::kRdma};  // offered beyond TCP and unix sockets
@@ -44,7 +45,8 @@ struct DaemonConfig {
   // bytes per GPU for a job that asks for none; 0: the whole GPU
   uint64_t memory_per_session = 0;
   wire::FrameLimits frame{1u << 20, 4u << 20};
-  uint64_t image_cache_bytes = uint64_t{4} << 30;
+  uint64_t image_cache_bytes = uint64_t{4} << 30;  // of a tenant
+  uint32_t image_tenants = 4;                      // that may keep images
   WorkerLimits worker;
   uint32_t workers_ahead = 2;      // that wait for a session, for each GPU
   uint32_t max_handshakes = 1024;  // connections that have not been admitted yet
@@ -54,6 +56,9 @@ struct DaemonConfig {
 
 // All interfaces if there is a token, else loopback only.
 std::vector<std::string> default_listen(const DaemonConfig& config);
+
+// Where images are kept.
+std::string image_folder(const DaemonConfig& config);
 
 // Whether this address to listen at, a valid one, can be reached from other machines.
 bool is_for_other_machines(const std::string& where);

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -27,6 +29,8 @@
 #include "server/handover/hello.h"
 #include "server/handover/inventory.h"
 #include "server/handover/token.h"
+#include "server/job/image_broker.h"
+#include "server/job/image_files.h"
 #include "server/job/job_keeper.h"
 #include "server/launch/daemon_log.h"
 #include "server/launch/logged_launcher.h"
@@ -43,6 +47,8 @@ using std::chrono::steady_clock;
 // from SIGTERM to SIGKILL. Together with the drain less than TimeoutStopSec of fargpud.service.
 constexpr auto kFinishTime = std::chrono::seconds(10), kKillDelay = std::chrono::seconds(3);
 
+constexpr uint64_t kMostImages = 4096;  // of a tenant
+
 // For a few bytes, the first on their connection: they fit into the socket's buffer.
 void write_at_once(const Fd& socket, const std::vector<std::byte>& frame) {
   [[maybe_unused]] const ssize_t sent =
@@ -52,6 +58,21 @@ void write_at_once(const Fd& socket, const std::vector<std::byte>& frame) {
 Status draining_status() {
   return {StatusCode::kNoCapacity,
           "the server is shutting down; use another one or try again later"};
+}
+
+ImageBroker::Rules image_rules(const DaemonConfig& config) {
+  std::string folder = image_folder(config);
+  if (const Status usable = try_image_files(folder); !usable.ok()) {
+    log::warn("event=no-images-kept why=\"{}\" remedy=\"--cache-dir names another folder\"",
+              usable.message());
+    folder.clear();
+  }
+  // Each is a descriptor of the daemon, which needs some for other things.
+  rlimit files{};
+  (void)::getrlimit(RLIMIT_NOFILE, &files);
+  const uint64_t most = std::min<uint64_t>(kMostImages, files.rlim_cur / 4 / config.image_tenants);
+  return {std::move(folder), config.image_cache_bytes, static_cast<uint32_t>(most),
+          config.image_tenants};
 }
 
 // What the standard library, Asio or Cap'n Proto throws becomes the failure of this one thing.
@@ -87,7 +108,8 @@ struct Daemon::Impl {
                {inventory.driver_path, config.worker},
                driver_environment(config)},
               likely_grants(placement)),
-        sessions({config, worker_program, folder, inventory, loop, launcher, &ahead}, ids,
+        images(loop, image_rules(config)),
+        sessions({config, worker_program, folder, inventory, loop, launcher, images, &ahead}, ids,
                  [this](const SessionRecord& session) {
                    session.management ? keeper.look_away(session.seat.job)
                                       : keeper.leave(session.seat);
@@ -113,6 +135,7 @@ struct Daemon::Impl {
   Status on_open_job(Handshake& handshake);
   Status open_session(Handshake& handshake, const HelloRequest& hello);
   Status open_management(Handshake& handshake, const HelloRequest& hello);
+  TenantId tenant_of(const Handshake& handshake) const;
   void wait_for_signals();
   void on_signal(int number);
   void drain();
@@ -132,6 +155,7 @@ struct Daemon::Impl {
   HostPlacement placement;
   JobKeeper keeper;
   WorkersAhead ahead;
+  ImageBroker images;
   Sessions sessions;
   BlindGate blind_gate;
   Listeners listeners;
@@ -149,6 +173,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
                                               Launcher& launcher) {
   FARGPU_RETURN_IF_ERROR(check_config(config));
   ::signal(SIGPIPE, SIG_IGN);
+  if (!config.cache_dir.empty() && !std::filesystem::is_directory(config.cache_dir))
+    return Status(StatusCode::kInvalidArgument, config.cache_dir + " (--cache-dir) is no folder");
   std::string token;
   if (!config.token_file.empty()) {
     FARGPU_ASSIGN_OR_RETURN(token, read_token_file(config.token_file));
@@ -332,13 +358,15 @@ Status Daemon::Impl::on_open_job(Handshake& handshake) {
   FARGPU_ASSIGN_OR_RETURN(const HelloRequest hello, parse_open_job(handshake.body()));
   FARGPU_RETURN_IF_ERROR(check_opener(hello, rules));
   if (draining) return draining_status();
-  FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket, keeper.open(hello, handshake.peer()));
+  FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket,
+                          keeper.open(hello, handshake.peer(), tenant_of(handshake)));
   keeper.attach(ticket, handshake.take_socket(), handshake.header().sequence);
   return Status();
 }
 
 Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hello) {
-  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat, keeper.enter(hello, handshake.peer()));
+  FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat,
+                          keeper.enter(hello, handshake.peer(), tenant_of(handshake)));
   const bool encrypted = handshake.encrypted();
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
@@ -354,7 +382,8 @@ Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hell
 }
 
 Status Daemon::Impl::open_management(Handshake& handshake, const HelloRequest& hello) {
-  FARGPU_ASSIGN_OR_RETURN(const uint64_t job, keeper.look_at(hello, handshake.peer()));
+  FARGPU_ASSIGN_OR_RETURN(const uint64_t job,
+                          keeper.look_at(hello, handshake.peer(), tenant_of(handshake)));
   const bool encrypted = handshake.encrypted();
   const uint32_t sequence = handshake.header().sequence;
   const Fd socket = handshake.take_socket();
@@ -366,6 +395,10 @@ Status Daemon::Impl::open_management(Handshake& handshake, const HelloRequest& h
   keeper.look_away(job);
   write_at_once(socket, encode_refusal(wire::kManage, sequence, started, false));
   return Status();
+}
+
+TenantId Daemon::Impl::tenant_of(const Handshake& handshake) const {
+  return server::tenant_of(handshake.encrypted() ? -1 : handshake.socket(), rules.token);
 }
 
 void Daemon::Impl::wait_for_signals() {

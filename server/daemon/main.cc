@@ -176,7 +176,12 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
            "processes of the program, unless another job needs them");
   bytes("--max-frame", c.frame.max_body_bytes, "largest message of a frame");
   bytes("--max-bulk", c.frame.max_bulk_bytes, "largest piece of a copy");
-  bytes("--image-cache", c.image_cache_bytes, "disk space for module images");
+  bytes("--image-cache", c.image_cache_bytes, "disk space for module images of one tenant");
+  app.add_option("--image-tenants", c.image_tenants,
+                 "number of tenants that may keep images, each as much as --image-cache")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--cache-dir", c.cache_dir,
+                 "folder on the disk for module images. Default: CACHE_DIRECTORY or /var/tmp");
   app.add_option("--worker-open-files", c.worker.open_files, "limit of open files of a worker")
       ->check(CLI::Range(256, 1 << 20));
   app.add_option(

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/host/sealed_file.h"
 
 namespace fargpu::server {
 namespace fs = std::filesystem;
@@ -64,26 +63,12 @@ Result<RuntimeFolder> RuntimeFolder::create(const std::string& parent) {
   FARGPU_ASSIGN_OR_RETURN(folder.lock_, make_lock(folder.path_));
   if (::mkdir(folder.images().c_str(), 0700) != 0)
     return system_error("cannot make " + folder.images(), errno);
-  if (const Status sealed = try_to_seal_in(folder.images()); !sealed.ok()) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        fmt::format("no images can be kept in {} (--runtime-dir): {}", base, sealed.message()));
-  }
   return folder;
 }
 
 RuntimeFolder::~RuntimeFolder() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove_all(path_, ignored);
-}
-
-void RuntimeFolder::remove_uploads_of(int pid) const {
-  const std::string prefix = fmt::format("upload-{}-", pid);
-  std::error_code error, ignored;
-  for (fs::directory_iterator entry(images(), error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().filename().string().starts_with(prefix)) fs::remove(entry->path(), ignored);
-  }
 }
 
 size_t RuntimeFolder::remove_abandoned(const std::string& base) {

@@ -1,5 +1,5 @@
-// The daemon's private folder (mode 0700), for files that its workers share. Removed with the
-// object.
+// The daemon's private folder (mode 0700), for files that workers of older releases share. Removed
+// with the object.
 //
 // The daemon holds a lock in it until its process ends. A folder whose lock is free was left by a
 // daemon that was killed; the next daemon that starts with the same runtime-dir removes it.
@@ -15,8 +15,7 @@ namespace fargpu::server {
 class RuntimeFolder {
  public:
   // A new folder in `parent`, or, when that is empty, in RUNTIME_DIRECTORY, XDG_RUNTIME_DIR or
-  // /tmp. Removes abandoned ones there. kInvalidArgument: no image can be kept there, because the
-  // file system does not store mode or time of a sealed file.
+  // /tmp. Removes abandoned ones there.
   static Result<RuntimeFolder> create(const std::string& parent);
   RuntimeFolder(RuntimeFolder&& other) noexcept
       : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
@@ -24,10 +23,8 @@ class RuntimeFolder {
   ~RuntimeFolder();
 
   const std::string& path() const { return path_; }
-  // For the image cache.
+  // Where workers of older releases keep images; those of this one neither write nor read it.
   std::string images() const { return path_ + "/images"; }
-  // An unfinished upload of a worker that died.
-  void remove_uploads_of(int pid) const;
 
   // Removes the folders of this user in `base` whose daemon is dead; how many. One that is locked,
   // or has no lock (yet), stays.

@@ -122,6 +122,7 @@ Status Sessions::start(const NewSession& session) {
         if (session != nullptr) await_ended(session->units, id, std::move(done));
       });
   const bool management = record.management;
+  if (!management) record.link->serve_images(host_.images, id, session.job.tenant);
   sessions_.emplace(id, std::move(record));
   count_neighbours();
   if (host_.ahead != nullptr && !management) host_.ahead->session_starts(id);
@@ -325,7 +326,6 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
       !reason.empty()                     ? reason
       : by_us && !session.why_cut.empty() ? session.why_cut
                                           : "the worker gave no reason");
-  host_.folder.remove_uploads_of(session.worker->id());
   if (host_.ahead != nullptr) host_.ahead->session_settled(id);
   on_end_(session);
   count_neighbours();

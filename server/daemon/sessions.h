@@ -77,6 +77,7 @@ class Sessions {
     const Inventory& inventory;
     boost::asio::io_context& loop;
     Launcher& launcher;
+    ImageBroker& images;
     WorkersAhead* ahead = nullptr;  // none: each session has a fresh worker
   };
   using OnEnd = std::function<void(const SessionRecord&)>;

@@ -47,6 +47,10 @@ void WorkerLink::start(OnBroken on_broken, OnConnectPeer on_connect_peer,
   if (!std::exchange(reading_, true)) wait();
 }
 
+void WorkerLink::serve_images(ImageBroker& broker, uint64_t session, const TenantId& tenant) {
+  images_ = std::make_shared<ImageDesk>(broker, session, tenant, socket_.native_handle());
+}
+
 void WorkerLink::wait() {
   socket_.async_wait(asio::posix::stream_descriptor::wait_read,
                      [self = shared_from_this()](const error_code& error) {
@@ -92,6 +96,8 @@ Status WorkerLink::take_one(const ReceivedMessage& message) {
     ending_ = true;
     FARGPU_ASSIGN_OR_RETURN(last_words_, parse_last_words(message.body()));
     return Status();
+  } else if (images_ && ImageDesk::takes(kind_of(message))) {
+    return images_->take(message);
   } else if (kind_of(message) == WorkerMessage::kConnectPeer) {
     return take_connect_peer(message);
   } else if (kind_of(message) == WorkerMessage::kAwaitEnded) {
@@ -197,6 +203,7 @@ void WorkerLink::close() {
   if (!socket_.is_open()) return;
   // Reads what the process has left in the socket.
   (void)take(kMostUnasked + kMostUnanswered);
+  if (images_) std::exchange(images_, nullptr)->close();
   error_code ignored;
   socket_.close(ignored);
   on_broken_ = nullptr;

@@ -20,6 +20,7 @@
 
 #include "common/base/fd.h"
 #include "server/handover/worker_messages.h"
+#include "server/job/image_desk.h"
 
 namespace fargpu::server {
 
@@ -53,6 +54,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   // more when a worker that was started ahead gets a session.
   void start(OnBroken on_broken, OnConnectPeer on_connect_peer = nullptr,
              std::function<void()> on_settled = nullptr, OnAwaitEnded on_await_ended = nullptr);
+  // Images that the worker asks for and brings are this session's, of this tenant.
+  void serve_images(ImageBroker& broker, uint64_t session, const TenantId& tenant);
   // Sends kReport, kStop, kResume, kDrain or kClient. `on_answer` is called once, from the loop:
   // with the report, kTimeout after `limit` (of kDrain: and a little), kUnsupported (an older
   // worker), kLost (the worker has ended), or kNoCapacity (it has not read earlier messages).
@@ -91,6 +94,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   OnPrepared on_prepared_;
   std::function<void()> on_settled_;
   OnAwaitEnded on_await_ended_;
+  std::shared_ptr<ImageDesk> images_;
   std::map<uint32_t, Question> questions_;  // by sequence
   uint32_t sequence_ = 0;
   size_t unasked_ = 0;

@@ -45,6 +45,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   const wire::FrameHeader& header() const { return header_; }
   std::span<const std::byte> body() const { return std::as_bytes(std::span(body_)); }
   const std::string& peer() const { return peer_; }
+  // Not valid once it has been taken.
+  int socket() const {
+    return socket_.is_open() ? const_cast<decltype(socket_)&>(socket_).native_handle() : -1;
+  }
   // Whether the connection is encrypted; whether it is not although the server requires TLS.
   bool encrypted() const { return encrypted_; }
   bool in_the_clear() const { return decrypt_ && !encrypted_; }

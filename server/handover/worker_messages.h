@@ -20,7 +20,7 @@ namespace fargpu::server {
 
 // The field `version` of Start, Prepare, Probe and Started: the version that this release sends,
 // and the oldest that it accepts.
-inline constexpr uint16_t kWorkerProtocol = 4, kOldestWorkerProtocol = 1;
+inline constexpr uint16_t kWorkerProtocol = 5, kOldestWorkerProtocol = 1;
 
 enum class WorkerMessage : uint16_t {
   kStart = 1,

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "generated/server/driver_table.h"
-#include "server/image/image_cache.h"
 
 namespace fargpu::server {
 

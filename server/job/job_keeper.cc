@@ -30,15 +30,17 @@ void JobKeeper::on_change(const Job& job, Jobs::Change change, const char* why) 
   if (change != Jobs::Change::kReturned && blind_) blind_(job.id);
 }
 
-JobRequest JobKeeper::request_of(const HelloRequest& hello, const std::string& peer) const {
-  return {hello.placement, rules_.usual_memory, hello.client_name, peer};
+JobRequest JobKeeper::request_of(const HelloRequest& hello, const std::string& peer,
+                                 const TenantId& tenant) const {
+  return {hello.placement, rules_.usual_memory, hello.client_name, peer, tenant};
 }
 
-Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const std::string& peer) {
+Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const std::string& peer,
+                                             const TenantId& tenant) {
   bootstrap::JobTicket ticket;
   FARGPU_ASSIGN_OR_RETURN(ticket.key, bootstrap::make_session_key());
-  FARGPU_ASSIGN_OR_RETURN(ticket.id,
-                          jobs_.open(ticket.key, request_of(hello, peer), steady_clock::now()));
+  FARGPU_ASSIGN_OR_RETURN(
+      ticket.id, jobs_.open(ticket.key, request_of(hello, peer, tenant), steady_clock::now()));
   return ticket;
 }
 
@@ -61,10 +63,11 @@ void JobKeeper::attach(const bootstrap::JobTicket& ticket, Fd socket, uint32_t s
       encode_job_opened(sequence, ticket, daemon_id(), uuids_of(placement_.units(), grant.units)));
 }
 
-Result<Jobs::Seat> JobKeeper::enter(const HelloRequest& hello, const std::string& peer) {
+Result<Jobs::Seat> JobKeeper::enter(const HelloRequest& hello, const std::string& peer,
+                                    const TenantId& tenant) {
   const auto now = steady_clock::now();
   FARGPU_ASSIGN_OR_RETURN(const Jobs::Seat seat,
-                          jobs_.enter(hello.job, request_of(hello, peer), now));
+                          jobs_.enter(hello.job, request_of(hello, peer, tenant), now));
   Job& job = *jobs_.find(seat.job);
   if (const Status made = make_memory(job); !made.ok()) {
     leave(seat);
@@ -83,9 +86,11 @@ Status JobKeeper::make_memory(Job& job) {
   return Status();
 }
 
-Result<uint64_t> JobKeeper::look_at(const HelloRequest& hello, const std::string& peer) {
-  FARGPU_ASSIGN_OR_RETURN(const uint64_t job,
-                          jobs_.look_at(hello.job, request_of(hello, peer), steady_clock::now()));
+Result<uint64_t> JobKeeper::look_at(const HelloRequest& hello, const std::string& peer,
+                                    const TenantId& tenant) {
+  FARGPU_ASSIGN_OR_RETURN(
+      const uint64_t job,
+      jobs_.look_at(hello.job, request_of(hello, peer, tenant), steady_clock::now()));
   if (const Status made = make_memory(*jobs_.find(job)); !made.ok()) {
     look_away(job);
     return made;

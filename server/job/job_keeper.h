@@ -34,14 +34,17 @@ class JobKeeper {
   const Job* find(uint64_t job) { return jobs_.find(job); }
 
   // A job that lasts as long as the connection that attach() gets. The errors of Jobs::open().
-  Result<bootstrap::JobTicket> open(const HelloRequest& hello, const std::string& peer);
+  Result<bootstrap::JobTicket> open(const HelloRequest& hello, const std::string& peer,
+                                    const TenantId& tenant);
   // Answers with the job's ticket and its GPUs.
   void attach(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence);
   // A session's seat, with the job's memory page made. The errors of Jobs::enter().
-  Result<Jobs::Seat> enter(const HelloRequest& hello, const std::string& peer);
+  Result<Jobs::Seat> enter(const HelloRequest& hello, const std::string& peer,
+                           const TenantId& tenant);
   void leave(const Jobs::Seat& seat);
   // The same for a management session, which takes no seat. The errors of Jobs::look_at().
-  Result<uint64_t> look_at(const HelloRequest& hello, const std::string& peer);
+  Result<uint64_t> look_at(const HelloRequest& hello, const std::string& peer,
+                           const TenantId& tenant);
   void look_away(uint64_t job);
   // The daemon ends: connections are closed, nothing is waited for.
   void close();
@@ -49,7 +52,8 @@ class JobKeeper {
  private:
   // For a job that has just been found or made.
   Status make_memory(Job& job);
-  JobRequest request_of(const HelloRequest& hello, const std::string& peer) const;
+  JobRequest request_of(const HelloRequest& hello, const std::string& peer,
+                        const TenantId& tenant) const;
   void on_change(const Job& job, Jobs::Change change, const char* why) const;
   void log_begin(const Job& job) const;
   void arm_timer();

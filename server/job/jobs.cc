@@ -95,6 +95,7 @@ Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const 
   job.key = key;
   job.client = request.client;
   job.peer = request.peer;
+  job.tenant = request.tenant;
   job.asked_devices = request.placement.devices;
   job.since = now;
   const uint64_t id = job.id;

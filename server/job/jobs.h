@@ -28,6 +28,7 @@
 #include "common/base/status.h"
 #include "common/bootstrap/job_ticket.h"
 #include "server/job/id_sequence.h"
+#include "server/job/tenant_id.h"
 #include "server/placement/job_memory.h"
 #include "server/placement/placement.h"
 
@@ -37,6 +38,7 @@ struct JobRequest {
   PlacementRequest placement;  // as the client asked
   uint64_t usual_memory = 0;   // per GPU for one that asks for none; 0: no limit
   std::string client, peer;
+  TenantId tenant;
 };
 
 struct Job {
@@ -47,6 +49,7 @@ struct Job {
   Kind kind = Kind::kLone;
   bootstrap::SessionKey key{};  // of kLone: unused
   std::string client, peer;
+  TenantId tenant;                         // of who has made it, and so of all its sessions
   std::vector<std::string> asked_devices;  // by name; empty: any
   bool placed = false;                     // else a view
   Grant grant;                             // `ends`: of kShared without a session

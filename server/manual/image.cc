@@ -15,9 +15,9 @@
 #include "generated/server/module_decode.h"
 #include "schema/support/cuda_rules.h"
 #include "server/image/driver_image.h"
-#include "server/image/image_cache.h"
 #include "server/image/jit_options.h"
 #include "server/image/parameter_layouts.h"
+#include "server/image/session_images.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -211,7 +211,7 @@ Status manual_fgImagePutPacked(Worker& worker, const Request& request) {
           offset += part.size();
           return put;
         });
-    // What the cache does not take is remembered; a frame that is none ends the session.
+    // What the session does not take is remembered; a frame that is none ends the session.
     if (!unpacked.ok() && put.ok()) return unpacked;
     return answer(worker, request, CUDA_SUCCESS);
   });

@@ -1,5 +1,5 @@
-// Linking: inputs come by hash from the image cache; the result goes into it and is fetched from
-// there.
+// Linking: inputs come by hash from the images of the session; the result becomes one of them and
+// is fetched from there.
 #include "server/image/link.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/host/sha256.h"
 #include "generated/server/internal_decode.h"
-#include "server/image/image_cache.h"
+#include "server/image/session_images.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -65,10 +65,10 @@ std::shared_ptr<Link> link_of(CUlinkState state) {
   return static_cast<Link*>(static_cast<void*>(state))->shared_from_this();
 }
 
-// The linked image becomes one of the cache.
+// The linked image becomes one of the session.
 Sha256Digest keep(Worker& worker, LinkOutcome& outcome) {
   const Sha256Digest hash = sha256(outcome.image);
-  const Status kept = worker.parts().images.put(hash, outcome.image);
+  const Status kept = worker.parts().images.put_linked(hash, outcome.image);
   if (!kept.ok()) {
     log::warn("linked image is not kept: {}", kept.message());
     outcome.result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -162,7 +162,7 @@ Status manual_fgImageGet(Worker& worker, const Request& request) {
     if (bytes > worker.parts().max_bulk_bytes) {
       return malformed("fgImageGet", "more bytes are asked for than one frame may bring");
     }
-    const Result<Image> image = worker.parts().images.find(std::as_bytes(given.hash));
+    const Result<Image> image = worker.parts().images.find_own(std::as_bytes(given.hash));
     if (!image.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     if (offset > image->size() || bytes > image->size() - offset) {
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);

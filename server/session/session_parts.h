@@ -20,8 +20,8 @@
 #include "server/core/timeline.h"
 #include "server/graph/ended_graphs.h"
 #include "server/graph/graph_pieces.h"
-#include "server/image/image_cache.h"
 #include "server/image/parameter_layouts.h"
+#include "server/image/session_images.h"
 #include "server/memory/direct_memory.h"
 #include "server/memory/host_pages.h"
 #include "server/memory/memory_account.h"
@@ -29,6 +29,7 @@
 #include "server/object/device_resources.h"
 #include "server/object/kept_objects.h"
 #include "server/object/object_end.h"
+#include "server/session/daemon_images.h"
 #include "server/sharing/ended_sessions.h"
 #include "server/sharing/sharing.h"
 #include "server/stream/completion.h"
@@ -43,9 +44,8 @@ namespace fargpu::server {
 
 struct SessionSetup {
   size_t devices = 1;
-  uint64_t memory_bytes = 0;  // per GPU; 0: no limit
-  std::string image_folder;
-  uint64_t image_cache_bytes = 0;
+  uint64_t memory_bytes = 0;        // per GPU; 0: no limit
+  uint64_t image_bytes = 0;         // of the largest image
   wire::FrameLimits client_limits;  // what we may send
   DirectMemory::Options direct;
   JobMemory* job_memory = nullptr;  // outlives the session; null: it is alone in its job
@@ -84,7 +84,8 @@ struct SessionParts {
   Contexts contexts;
   HandleTable handles;
   DeviceResources resources;
-  ImageCache images;
+  DaemonImages daemon_images;
+  SessionImages images;
   RemoteStaging remote_staging;  // outlives the blocks of staging
   StagingPool staging;
   DirectMemory direct_memory;

@@ -23,6 +23,7 @@ bool SessionCommands::take() {
     if (source_.links != nullptr) source_.links->arrived(*message, std::move(descriptor));
     return true;
   }
+  if (takes_images(*message, descriptor)) return true;
   if (message->is_reply() && kind_of(*message) == WorkerMessage::kAwaitEnded) {
     worker_.parts().posted.post([this, sequence = message->header.sequence] {
       worker_.parts().ended_sessions.answered(sequence);
@@ -61,6 +62,23 @@ bool SessionCommands::take() {
   return true;
 }
 
+bool SessionCommands::takes_images(const ReceivedMessage& message, Fd& descriptor) const {
+  const wire::FrameHeader& header = message.header;
+  SessionParts& parts = worker_.parts();
+  const WorkerMessage kind = kind_of(message);
+  if (message.is_reply() &&
+      (kind == WorkerMessage::kFindImage || kind == WorkerMessage::kBeginImage)) {
+    parts.daemon_images.answered(header, std::move(descriptor));
+  } else if (message.is_reply() && kind == WorkerMessage::kKeepImage) {
+    parts.posted.post([&parts, header] { parts.images.kept(header.sequence, header.result == 0); });
+  } else if (kind == WorkerMessage::kEndImage) {
+    parts.posted.post([&parts, header] { parts.images.revoked(header.sequence); });
+  } else {
+    return false;
+  }
+  return true;
+}
+
 namespace {
 
 bool is_unix(int socket) {
@@ -85,11 +103,15 @@ void SessionCommands::answer_about_client(const wire::FrameHeader& command) cons
 
 // The executor gets half a second to answer by itself.
 void SessionCommands::answer_for_the_executor(const Command& command) {
-  constexpr auto kPatience = std::chrono::milliseconds(500);
-  {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kPatience, [&] { return command.answered->load(); })) return;
+  constexpr auto kPatience = std::chrono::milliseconds(500), kSlice = std::chrono::milliseconds(5);
+  const auto until = Clock::now() + kPatience;
+  std::unique_lock lock(mutex_);
+  while (Clock::now() < until) {
+    if (changed_.wait_for(lock, kSlice, [&] { return command.answered->load(); })) return;
+    // It answers itself once this thread has read what it waits for.
+    if (worker_.parts().daemon_images.waiting()) return;
   }
+  lock.unlock();
   WorkerReport report;
   report.calls = statistics_.calls.load(std::memory_order_relaxed);
   report.stopped = stopped();

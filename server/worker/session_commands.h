@@ -60,6 +60,8 @@ class SessionCommands {
   };
   // Answered by the watch itself, also while the executor is busy.
   void answer_about_client(const wire::FrameHeader& command) const;
+  // Whether it is about images.
+  bool takes_images(const ReceivedMessage& message, Fd& descriptor) const;
   bool can_answer(const Command& command);
   void answer(const Command& command, const WorkerReport& report);
   void answer_for_the_executor(const Command& command);

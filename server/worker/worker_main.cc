@@ -192,7 +192,6 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
   driver.table().cuDeviceGetCount(&devices);
   SessionSetup setup{static_cast<size_t>(devices),
                      options.memory_bytes,
-                     options.image_folder,
                      options.image_cache_bytes,
                      options.client_limits,
                      direct_options(),

@@ -329,10 +329,7 @@ void ExecutorTest::start(bool with_output, uint64_t memory_bytes) {
   if (wrap_) server_ = wrap_(std::move(server_));
   if (with_bulk_connection_) std::tie(beside_, bulk_server_) = transport::make_loopback_pair();
   SessionSetup setup;
-  images_ = ::testing::TempDir() + "/images-XXXXXX";
-  ASSERT_NE(::mkdtemp(images_.data()), nullptr);
-  setup.image_folder = images_;
-  setup.image_cache_bytes = 1u << 20;
+  setup.image_bytes = 1u << 20;
   setup.memory_bytes = memory_bytes;
   setup.daemon = {daemon_.socket, daemon_.version, daemon_.orders};
   worker_ = std::make_unique<SessionWorker>(table_, *server_, statistics_, capture_, setup);
@@ -367,7 +364,6 @@ void ExecutorTest::TearDown() {
   worker_.reset();
   answers_.clear();
   if (output_ >= 0) ::close(output_);
-  std::filesystem::remove_all(images_);
 }
 
 uint32_t ExecutorTest::send_copy(const copy::Copy& copy, uint64_t stream, uint16_t flags,

@@ -136,7 +136,6 @@ class ExecutorTest : public ::testing::Test, private transport::FrameHandler {
   int errors_ = -1;
 
  private:
-  std::string images_;  // folder
   Result<std::span<std::byte>> bulk_buffer(const wire::FrameHeader& header,
                                            std::span<const std::byte> body) override;
   Status on_frame(const wire::FrameHeader& header, std::span<const std::byte> body,

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "generated/server/driver_table.h"
-#include "server/image/image_cache.h"
+#include "server/image/mapped_image.h"
 
 namespace fargpu::server {
 namespace {
@@ -89,9 +89,9 @@ DriverTable fake_driver() {
 
 Image image_of(const char* text) {
   const size_t bytes = std::strlen(text);
-  const Fd file(::memfd_create("image", MFD_CLOEXEC));
-  EXPECT_EQ(::write(file.get(), text, bytes), static_cast<ssize_t>(bytes));
-  auto image = Image::map(file.get(), bytes);
+  const auto file = std::make_shared<Fd>(::memfd_create("image", MFD_CLOEXEC));
+  EXPECT_EQ(::write(file->get(), text, bytes), static_cast<ssize_t>(bytes));
+  auto image = Image::map(file, bytes);
   EXPECT_TRUE(image.ok());
   return std::move(*image);
 }

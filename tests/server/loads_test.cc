@@ -13,7 +13,7 @@ namespace {
 
 FakeDriver& driver() { return FakeDriver::get(); }
 
-// An image in the cache, and the loads and unloads of it as one module.
+// An image that was brought, and the loads and unloads of it as one module.
 class Loading : public ExecutorTest {
  protected:
   void put_image() {
@@ -71,7 +71,10 @@ TEST_F(Loading, LoadsAndUnloadsHoldUpNobody) {
   driver().open(kDriverLoad);
   expect_answer(loading, CUDA_SUCCESS);
 
-  // Under an id that is in use: what was loaded goes again.
+  // Under an id that is in use: what was loaded goes again. (Without a daemon the image is brought
+  // for each load.)
+  expect_answer(load(), CUDA_ERROR_NOT_FOUND);
+  put_image();
   load();
   EXPECT_EQ(outcome(), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver().count("cuModuleUnload"), 1u);

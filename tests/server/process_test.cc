@@ -13,7 +13,6 @@
 #include "server/handover/inventory.h"
 #include "server/handover/session_statistics.h"
 #include "server/launch/child_launcher.h"
-#include "tests/server/keeps_no_modes.h"
 
 namespace fargpu::server {
 namespace {
@@ -46,18 +45,6 @@ TEST(RuntimeFolder, IsPrivateAndGoesWithItsObject) {
   }
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_FALSE(RuntimeFolder::create("/nonexistent").ok());
-}
-
-TEST(RuntimeFolder, IsNotMadeWhereNoImageCanBeKept) {
-  std::string base = ::testing::TempDir() + "/fargpu-folders-XXXXXX";
-  ASSERT_NE(::mkdtemp(base.data()), nullptr);
-  const KeepsNoModes file_system;
-  const auto folder = RuntimeFolder::create(base);
-  EXPECT_EQ(folder.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(folder.status().message(), HasSubstr(base + " (--runtime-dir)"));
-  EXPECT_THAT(folder.status().message(), HasSubstr("does not keep the mode 0400"));
-  EXPECT_TRUE(std::filesystem::is_empty(base));
-  std::filesystem::remove(base);
 }
 
 TEST(RuntimeFolder, TheNextOneRemovesWhatAKilledDaemonLeft) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -11,9 +12,12 @@
 
 #include <ctime>
 
+#include "common/host/sha256.h"
 #include "common/wire/control.h"
+#include "common/wire/data.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/memory.capnp.h"
+#include "generated/schema/module.capnp.h"
 #include "generated/schema/opcodes.h"
 #include "generated/schema/stream.capnp.h"
 #include "tests/server/executor_fixture.h"
@@ -341,6 +345,122 @@ TEST_F(SessionCommandsTest, ADaemonThatIsGoneSaysNothingMore) {
   daemon_end_.reset();
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(result(set(1, wire::kWantReply)), CUDA_SUCCESS);
+}
+
+// --- images, of which the session asks its daemon
+
+class ImagesOfTheDaemon : public SessionCommandsTest {
+ protected:
+  uint32_t load() {
+    return send<schema::FgModuleLoadParams>(schema::op_fgModuleLoad, [&](auto p) {
+      p.setHash(key());
+      p.setModule(rpc::make_handle(rpc::HandleKind::kModule, ++modules_));
+    });
+  }
+  uint32_t put() {
+    alignas(8) std::byte memory[256];
+    wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
+    auto params = builder.initRoot<schema::FgImagePutParams>();
+    params.setHash(key());
+    params.setTotalBytes(image_.size());
+    params.setPieceBytes(image_.size());
+    params.setUpload(++uploads_);
+    return send(schema::op_fgImagePut, std::span<const std::byte>(memory, builder.used_bytes()),
+                wire::kWantReply, 1, std::as_bytes(std::span(image_)));
+  }
+  uint32_t ask_for_upload() {
+    return send<schema::FgImageUploadedParams>(schema::op_fgImageUploaded,
+                                               [&](auto p) { p.setUpload(uploads_); });
+  }
+  // The next message of the worker, which must be this.
+  wire::FrameHeader asked(WorkerMessage kind) {
+    const ReceivedMessage message = answer();
+    EXPECT_EQ(kind_of(message), kind);
+    return message.header;
+  }
+  void reply(const wire::FrameHeader& question, const Fd& descriptor) {
+    ASSERT_TRUE(send_message(daemon_end_.get(), encode_image_answer(question, descriptor.valid()),
+                             descriptor.get(), Clock::now())
+                    .ok());
+  }
+  static Fd memory(std::string_view contents) {
+    Fd made(::memfd_create("image", MFD_CLOEXEC));
+    EXPECT_EQ(::write(made.get(), contents.data(), contents.size()),
+              static_cast<ssize_t>(contents.size()));
+    return made;
+  }
+  capnp::Data::Reader key() const { return wire::as_data(hash_.data(), hash_.size()); }
+
+  const std::string image_ = "image";
+  const Sha256Digest hash_ = sha256(std::as_bytes(std::span(image_)));
+  uint64_t modules_ = 0, uploads_ = 0;
+};
+
+TEST_F(ImagesOfTheDaemon, ALoadAsksOnceAndOtherCommandsAreAnsweredMeanwhile) {
+  const uint32_t loading = load();
+  const ReceivedMessage question = answer();
+  EXPECT_EQ(kind_of(question), WorkerMessage::kFindImage);
+  EXPECT_EQ(*parse_image_hash(question.body()), hash_);
+  tell(encode_command(WorkerMessage::kReport, 77));
+  reply(question.header, memory(image_));
+  expect_answer(loading, CUDA_SUCCESS);
+  EXPECT_TRUE(driver().saw("cuModuleLoadDataEx image"));
+  EXPECT_FALSE(reported(77).stuck);
+}
+
+TEST_F(ImagesOfTheDaemon, AnUploadIsInMemoryOfTheDaemonsUntilItIsKept) {
+  const uint32_t loading = load();
+  reply(asked(WorkerMessage::kFindImage), Fd());
+  expect_answer(loading, CUDA_ERROR_NOT_FOUND);
+  const uint32_t putting = put();
+  const ReceivedMessage begin = answer();
+  EXPECT_EQ(kind_of(begin), WorkerMessage::kBeginImage);
+  EXPECT_EQ(*parse_image_bytes(begin.body()), image_.size());
+  const Fd given = memory("-----");
+  reply(begin.header, given);
+  expect_answer(putting, CUDA_SUCCESS);
+  const wire::FrameHeader keep = asked(WorkerMessage::kKeepImage);
+  EXPECT_EQ(keep.sequence, begin.header.sequence);
+  std::string contents(image_.size(), '\0');
+  EXPECT_EQ(::pread(given.get(), contents.data(), contents.size(), 0), 5);
+  EXPECT_EQ(contents, image_);
+  expect_answer(load(), CUDA_SUCCESS);
+  tell(encode_image_answer(keep, true));
+  // A load that is about to end has the memory still.
+  for (bool asks = false; !asks;) {
+    const uint32_t again = load();
+    const auto question = receive_message(daemon_end_.get(), Clock::now() + milliseconds(100));
+    asks = question.ok();
+    if (asks) reply(question->header, memory(image_));
+    expect_answer(again, CUDA_SUCCESS);
+  }
+}
+
+TEST_F(ImagesOfTheDaemon, WhatIsNotKeptIsLoadedOnceAndEnds) {
+  const uint32_t putting = put();
+  const wire::FrameHeader begin = asked(WorkerMessage::kBeginImage);
+  reply(begin, memory("-----"));
+  expect_answer(putting, CUDA_SUCCESS);
+  tell(encode_image_answer(asked(WorkerMessage::kKeepImage), false));
+  expect_answer(load(), CUDA_SUCCESS);
+  EXPECT_EQ(asked(WorkerMessage::kEndImage).sequence, begin.sequence);
+}
+
+TEST_F(ImagesOfTheDaemon, AnUploadThatIsRefusedOrTakenBackHasFailed) {
+  uint32_t putting = put();
+  reply(asked(WorkerMessage::kBeginImage), Fd());
+  expect_answer(putting, CUDA_SUCCESS);
+  expect_answer(ask_for_upload(), CUDA_ERROR_OUT_OF_MEMORY);
+  putting = put();
+  const wire::FrameHeader begin = asked(WorkerMessage::kBeginImage);
+  reply(begin, memory("-----"));
+  expect_answer(putting, CUDA_SUCCESS);
+  asked(WorkerMessage::kKeepImage);
+  tell(encode_end_image(begin.sequence));
+  (void)ask(WorkerMessage::kReport);
+  const uint32_t loading = load();
+  reply(asked(WorkerMessage::kFindImage), Fd());
+  expect_answer(loading, CUDA_ERROR_NOT_FOUND);
 }
 
 }  // namespace

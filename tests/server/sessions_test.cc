@@ -94,8 +94,8 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
   }
   void begin(WorkersAhead* ahead) {
     sessions_.emplace(
-        Sessions::Host{config_, worker_, *folder_, inventory_, loop_, *launcher_, ahead}, ids_,
-        [this](const SessionRecord& record) { keeper_->leave(record.seat); });
+        Sessions::Host{config_, worker_, *folder_, inventory_, loop_, *launcher_, images_, ahead},
+        ids_, [this](const SessionRecord& record) { keeper_->leave(record.seat); });
   }
   void TearDown() override {
     if (program_ != nullptr) {
@@ -115,7 +115,7 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
     ASSERT_TRUE(frame.ok()) << frame.status().message();
     const auto hello = parse_hello(frame->body());
     ASSERT_TRUE(hello.ok()) << hello.status().message();
-    const auto seat = keeper_->enter(*hello, "unix");
+    const auto seat = keeper_->enter(*hello, "unix", TenantId{});
     ASSERT_TRUE(seat.ok()) << seat.status().message();
     const Status started = sessions_->start({*keeper_->find(seat->job), *seat, *hello, socket.get(),
                                              "unix", false, frame->header.sequence});
@@ -175,6 +175,7 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
   IdSequence ids_;
   std::optional<RuntimeFolder> folder_;
   std::optional<HostPlacement> placement_;
+  ImageBroker images_{loop_, {}};
   std::optional<JobKeeper> keeper_;
   std::optional<Sessions> sessions_;
   std::optional<Listeners> listeners_;

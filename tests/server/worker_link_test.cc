@@ -328,5 +328,37 @@ TEST_F(WorkerLinkTest, AWorkerIsConnectedToEachSessionOnce) {
   EXPECT_TRUE(broken_.ok());
 }
 
+TEST_F(WorkerLinkTest, ImagesAreTheSessionsUntilItsLinkIsClosed) {
+  const TenantId tenant{"a"};
+  ImageBroker images(loop_, {"", 1 << 20, 1, 1});
+  link_->serve_images(images, 5, tenant);
+  say(encode_started());
+  say(encode_begin_image(1, 100));
+  turn();
+  Fd memory;
+  EXPECT_EQ(receive_message(worker_.get(), Clock::now(), &memory)->header.result, 0);
+  EXPECT_TRUE(memory.valid());
+  EXPECT_GT(images.upload_bytes(tenant), 0u);
+  for (int i = 0; i < 1000; ++i) {
+    say(encode_end_image(9));
+    turn();
+  }
+  EXPECT_TRUE(broken_.ok()) << "no limit of these";
+  say(encode_peer(WorkerMessage::kFindImage, 5));
+  turn();
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
+  link_->close();
+  EXPECT_EQ(images.upload_bytes(tenant), 0u);
+}
+
+TEST_F(WorkerLinkTest, AWorkerWithoutASessionGetsNoImages) {
+  say(encode_started());
+  for (size_t i = 0; i <= WorkerLink::kMostUnasked; ++i) {
+    say(encode_begin_image(1, 100));
+    turn();
+  }
+  EXPECT_EQ(broken_.code(), StatusCode::kProtocol);
+}
+
 }  // namespace
 }  // namespace fargpu::server

@@ -260,13 +260,15 @@ def tls_certificates():
 
 class Daemon:
     """A fargpud with simulated GPUs on a free loopback port, as a context manager. `arguments` go
-    to it as they are. `driver`: the path of a simulated driver of another version."""
+    to it as they are. `driver`: the path of a simulated driver of another version. `through`: a
+    command that starts it in its place."""
 
-    def __init__(self, *arguments, gpus=1, environment=None, driver="sim"):
+    def __init__(self, *arguments, gpus=1, environment=None, driver="sim", through=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
         self.port_file = self.folder / "port"
         self.log = self.folder / "log"
         command = [
+            *through,
             str(BUILD.fargpud),
             "--driver",
             str(driver),
