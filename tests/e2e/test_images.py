@@ -4,14 +4,18 @@ import contextlib
 import os
 import pathlib
 import re
+import shlex
 import signal
 import stat
 import struct
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import fargpu_testing as testing
 
+LYING_WORKER = pathlib.Path(__file__).with_name("lying_worker.py")
 PTX, CUBIN = 1, 2
 CODE_BYTES = 100_000
 SENT = re.compile(r"image ([0-9a-f]{64}) of (\d+) bytes sent as (\d+)")
@@ -137,6 +141,9 @@ class ImagesOfTheServer(Case):
                     sizes.append(about.st_size)
         return sizes
 
+    def descriptors(self, daemon):
+        return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+
     def uploads(self, daemon):
         """How many have their memory from the daemon."""
         names = []
@@ -249,6 +256,34 @@ class ImagesOfTheServer(Case):
                 self.assertEqual(out, "driver_fatbin: right\n", errors)
             self.wait_until_kept(daemon)
             self.check_loads(daemon, 0)
+
+    def test_a_worker_that_lies_harms_only_its_session(self):
+        mark = os.path.join(self.folder.name, "..", os.path.basename(self.folder.name) + ".mark")
+        self.addCleanup(lambda: os.path.exists(mark) and os.unlink(mark))
+        wrapper = pathlib.Path(mark + ".sh")
+        self.addCleanup(wrapper.unlink)
+        words = [sys.executable, LYING_WORKER, testing.BUILD.worker, mark]
+        wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+        wrapper.chmod(0o755)
+        with (
+            unittest.mock.patch.object(testing.BUILD, "worker", wrapper),
+            self.daemon("--workers-ahead", "0") as daemon,
+        ):
+            liar = daemon.start(testing.BUILD.program("driver_fatbin"), "/nowhere")
+            try:
+                testing.wait_until(lambda: os.path.exists(mark), "a worker lies")
+                before = self.descriptors(daemon)
+                self.check_loads(daemon, 1)
+                self.wait_until_kept(daemon)
+                self.check_loads(daemon, 0)
+                self.assertLess(self.descriptors(daemon), before + 200)
+                self.assertIsNone(liar.poll(), "it goes on")
+            finally:
+                liar.kill()
+                liar.communicate()
+                for pid in daemon.children("python"):
+                    os.kill(pid, signal.SIGKILL)
+            testing.wait_until(lambda: not self.uploads(daemon), "nothing is left of it")
 
 
 if __name__ == "__main__":
