@@ -174,6 +174,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"worker-oom-score", number(c.worker.oom_score, 0, 1000, "a number from 0 to 1000")},
       {"worker-core-dumps", yes_or_no(c.worker.core_dumps)},
       {"workers-ahead", number(c.workers_ahead, 0, 64, "a number from 0 to 64")},
+      {"silent-worker", duration(c.silent_worker)},
       {"job-grace", duration(c.job_grace)},
       {"memory-per-session", bytes(c.memory_per_session, 0, UINT64_MAX)},
       {"max-frame", bytes(c.frame.max_body_bytes, 64u << 10, 1u << 30)},

@@ -48,7 +48,9 @@ struct DaemonConfig {
   uint64_t image_cache_bytes = uint64_t{4} << 30;  // of a tenant
   uint32_t image_tenants = 4;                      // that may keep images
   WorkerLimits worker;
-  uint32_t workers_ahead = 2;      // that wait for a session, for each GPU
+  uint32_t workers_ahead = 2;  // that wait for a session, for each GPU
+  // of a worker that answers nothing; 0: it stays
+  std::chrono::milliseconds silent_worker{20000};
   uint32_t max_handshakes = 1024;  // connections that have not been admitted yet
   std::chrono::milliseconds hello_deadline{5000};
   std::chrono::seconds drain{30};

@@ -193,6 +193,9 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
                  "number of idle workers for each GPU, started ahead of sessions with an open "
                  "driver and no GPU memory. 0: a worker is started with its session")
       ->check(CLI::Range(0, 64));
+  duration("--silent-worker", c.silent_worker,
+           "a worker that answers nothing for this time is ended: it was stopped, or hangs. 0s: it "
+           "keeps its place");
   app.add_option(
       "--max-handshakes", c.max_handshakes,
       "largest number of connections before their admission; for one more, the longest silent "

@@ -33,6 +33,9 @@ constexpr auto kLongestStart = std::chrono::minutes(2);
 // The same if its client has gone, which it sees itself once its driver is open.
 constexpr auto kLongestStartForNobody = std::chrono::seconds(5);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
+// In the time after which a worker that answers nothing is killed. By their number and not by the
+// clock: this process may have been stopped, too.
+constexpr unsigned kQuestions = 8;
 
 bool has_ended(const Fd& connection) {
   pollfd entry{connection.get(), POLLRDHUP, 0};
@@ -66,7 +69,8 @@ Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
       host_id_(bootstrap::host_identity()),
       processes_(processes_of(host_id_, bootstrap::pid_namespace())),
       ended_(host.loop),
-      starts_timer_(host.loop) {}
+      starts_timer_(host.loop),
+      answers_timer_(host.loop) {}
 
 Status Sessions::start(const NewSession& session) {
   FARGPU_ASSIGN_OR_RETURN(StatisticsPage page, StatisticsPage::create("fargpu-statistics"));
@@ -127,6 +131,7 @@ Status Sessions::start(const NewSession& session) {
   count_neighbours();
   if (host_.ahead != nullptr && !management) host_.ahead->session_starts(id);
   watch_starts();
+  watch_answers();
   return Status();
 }
 
@@ -162,6 +167,38 @@ void Sessions::look_at_starts() {
     }
   }
   if (starting) watch_starts();
+}
+
+void Sessions::watch_answers() {
+  if (host_.config.silent_worker.count() == 0 || std::exchange(watching_answers_, true)) return;
+  answers_timer_.expires_after(host_.config.silent_worker / kQuestions);
+  answers_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    watching_answers_ = false;
+    look_at_answers();
+  });
+}
+
+void Sessions::look_at_answers() {
+  for (auto& [id, session] : sessions_) {
+    if (!holds_memory(session) || session.link->version() < kEndedProtocol) continue;
+    session.link->ask(
+        WorkerMessage::kClient, host_.config.silent_worker / kQuestions,
+        [this, id = id](const Result<WorkerReport>& report) { take_answer(id, report); });
+  }
+  if (!sessions_.empty()) watch_answers();
+}
+
+void Sessions::take_answer(uint64_t id, const Result<WorkerReport>& report) {
+  SessionRecord* const session = find(id);
+  if (session == nullptr) return;
+  session->unanswered = report.ok() ? 0 : session->unanswered + 1;
+  // The first one may have come just before the worker was stopped.
+  if (session->unanswered != kQuestions - 1) return;
+  session->why_cut = "its worker answers nothing";
+  log::error("event=session-cut session={} calls={} why=\"{}\"", id_text(id),
+             session->statistics->calls.load(std::memory_order_relaxed), session->why_cut);
+  session->worker->signal(SIGKILL);
 }
 
 void Sessions::kill_starting(SessionRecord& session, const char* why) {

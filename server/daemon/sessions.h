@@ -49,7 +49,8 @@ struct SessionRecord {
   bool client_seen = false;  // the worker sees the end of the client's process itself
   Fd connection;             // a duplicate, until the worker has answered the hello or is killed
   std::optional<std::chrono::steady_clock::time_point> for_nobody_since{};  // it is found ended
-  std::string why_cut{};  // the daemon ends its worker by a signal, at its own stop
+  unsigned unanswered = 0;  // questions in a row that its worker has not answered in time
+  std::string why_cut{};    // the daemon ends its worker by a signal, at its own stop
 };
 
 // A client that was admitted.
@@ -129,6 +130,10 @@ class Sessions {
   // Sessions that do not begin are killed, once: a process that sits in the kernel stays a while.
   void watch_starts();
   void look_at_starts();
+  // Workers that answer nothing are killed (DaemonConfig::silent_worker).
+  void watch_answers();
+  void look_at_answers();
+  void take_answer(uint64_t session, const Result<WorkerReport>& report);
   static void kill_starting(SessionRecord& session, const char* why);
   // Asks the worker whether its client is there, for that wait. `again`: it is asked once more if
   // it may see the end of its client late.
@@ -154,6 +159,8 @@ class Sessions {
   std::map<size_t, std::chrono::steady_clock::time_point> last_ends_;  // of a session, by unit
   boost::asio::steady_timer starts_timer_;
   bool watching_starts_ = false;
+  boost::asio::steady_timer answers_timer_;
+  bool watching_answers_ = false;
 };
 
 }  // namespace fargpu::server

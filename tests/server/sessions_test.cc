@@ -313,6 +313,21 @@ TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
   EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
 }
 
+// It keeps no place of the server's, also while its client waits for it.
+TEST_P(SessionsTest, AWorkerThatIsStoppedGoes) {
+  config_.silent_worker = milliseconds(1600);
+  start_program();
+  ASSERT_TRUE(eventually([this] {
+    const auto& session = sessions_->all().begin()->second;
+    return session.statistics->transport_bytes.load() != 0;
+  }));
+  const auto until = Clock::now() + seconds(4);
+  eventually([until] { return Clock::now() >= until; });
+  ASSERT_EQ(sessions_->all().size(), 1u) << "it answers";
+  sessions_->all().begin()->second.worker->signal(SIGSTOP);
+  EXPECT_TRUE(eventually([this] { return sessions_->all().empty(); }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Launchers, SessionsTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Distant" : "Children"; });
 
