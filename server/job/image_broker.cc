@@ -136,21 +136,27 @@ int ImageBroker::begin(uint64_t id, uint32_t number, uint64_t bytes) {
   return shared->get();
 }
 
-// Of the tenant's sessions, the one whose uploads have most loses the oldest; but not for one that
-// would have more.
+// Of the tenant's sessions, the one with most bytes, or most uploads, loses the oldest; but not for
+// one that would have more.
 bool ImageBroker::make_room_for_upload(const Session& asking, Tenant& tenant, uint64_t charge) {
   // One image of the largest size fits.
   const uint64_t most = disk_bytes_of(rules_.bytes);
-  while (tenant.upload_bytes + charge > most || tenant.uploads >= kMostTenantUploads) {
+  const size_t files = std::max<size_t>(rules_.files / 4, 1);
+  for (;;) {
+    const bool too_many = tenant.uploads >= files;
+    if (!too_many && tenant.upload_bytes + charge <= most) return true;
+    const auto share = [too_many](const Session& session) {
+      return too_many ? session.uploads.size() : session.charge();
+    };
     Session* largest = nullptr;
-    uint64_t largest_charge = asking.charge() + charge;
+    uint64_t most_share = share(asking) + (too_many ? 1 : charge);
     for (auto& [id, session] : sessions_) {
-      if (session.tenant != asking.tenant || session.charge() <= largest_charge) continue;
+      if (session.tenant != asking.tenant || share(session) <= most_share) continue;
       if (std::all_of(session.uploads.begin(), session.uploads.end(),
                       [](const auto& each) { return each.second.copying; }))
         continue;
       largest = &session;
-      largest_charge = session.charge();
+      most_share = share(session);
     }
     if (largest == nullptr) return false;
     auto oldest = largest->uploads.end();
@@ -163,7 +169,6 @@ bool ImageBroker::make_room_for_upload(const Session& asking, Tenant& tenant, ui
     release(*largest, number);
     if (largest->on_revoked) largest->on_revoked(number);
   }
-  return true;
 }
 
 void ImageBroker::release(Session& session, uint32_t number) {

@@ -37,12 +37,11 @@ class ImageBroker {
   struct Rules {
     std::string folder;    // on the disk; empty: nothing is kept
     uint64_t bytes = 0;    // of a tenant: on the disk, and as much in memory for uploads
-    uint32_t files = 0;    // of a tenant, on the disk
+    uint32_t files = 0;    // of a tenant, on the disk; a quarter as many uploads
     uint32_t tenants = 0;  // that may keep images: the first ones that do
   };
-  static constexpr size_t kMostUploads = 64;          // of a session
-  static constexpr size_t kMostTenantUploads = 1024;  // of a tenant
-  static constexpr size_t kMostCopies = 64;           // of a tenant that wait for the disk
+  static constexpr size_t kMostUploads = 64;  // of a session
+  static constexpr size_t kMostCopies = 64;   // of a tenant that wait for the disk
   using OnKept = std::function<void(bool kept)>;
   using OnRevoked = std::function<void(uint32_t upload)>;
 

@@ -240,12 +240,22 @@ TEST_F(ImageBrokerTest, WhoBringsMostGivesWayToOthers) {
 }
 
 TEST_F(ImageBrokerTest, UploadsOfASessionAreLimited) {
-  begin({folder_, uint64_t{1} << 40, kFiles, kTenants});
+  begin({folder_, uint64_t{1} << 40, 4096, kTenants});
   uint32_t upload = 0;
   while (broker_->begin(1, upload + 1, 1) >= 0 && upload < 10000) ++upload;
   EXPECT_EQ(upload, ImageBroker::kMostUploads);
   broker_->session_ended(1);
   EXPECT_EQ(broker_->upload_bytes(kTenant), 0u);
+}
+
+TEST_F(ImageBrokerTest, UploadsOfATenantTakeFewDescriptors) {
+  for (uint32_t upload = 1; upload <= kFiles / 4; ++upload)
+    ASSERT_GE(broker_->begin(1, upload, 1), 0);
+  EXPECT_EQ(broker_->begin(1, 9, 1), -1);
+  EXPECT_GE(broker_->begin(3, 9, 1), 0) << "another tenant";
+  EXPECT_GE(broker_->begin(2, 9, 30 * kBlock), 0) << "of the one with more of them";
+  EXPECT_EQ(revoked_, (std::pair<uint64_t, uint32_t>(1, 1)));
+  EXPECT_EQ(broker_->begin(2, 10, 1), -1) << "it would have more itself";
 }
 
 TEST_F(ImageBrokerTest, ASessionThatEndsWhileItsImageIsCopiedHasBroughtIt) {
