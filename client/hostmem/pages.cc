@@ -29,7 +29,7 @@ CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
     }
     if (region.gate != nullptr) {
       region.blocks = BlockStates(bytes, region.gate->head(), region.gate->tail());
-      region.number = next_number_++;
+      region.number = ++gated_ever_;
       ++gated_;
     }
     regions_.emplace(address, std::move(region));

@@ -131,6 +131,10 @@ class Pages {
   void before_fork();
   void after_fork() { pulling_.unlock(); }
   bool any_gated() const;
+  // How many such regions there have been. Takes no lock.
+  uint64_t gated_ever() const { return gated_ever_.load(std::memory_order_acquire); }
+  // Whether any of these bytes are in such a region.
+  bool any_gated(uint64_t begin, uint64_t end) const;
 
  private:
   // Between two closings while work may be running.
@@ -261,7 +265,7 @@ class Pages {
   uint64_t clean_ = 0;             // up to this one its writes are here
   // Of regions with a gate.
   size_t gated_ = 0;
-  uint64_t next_number_ = 1;
+  std::atomic<uint64_t> gated_ever_{0};  // read without the lock
   bool settling_ = false, asked_ = false;
   std::condition_variable asking_;
   std::optional<Clock::time_point> due_{};        // when open blocks are closed

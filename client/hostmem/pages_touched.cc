@@ -61,6 +61,14 @@ bool Pages::any_gated() const {
   return gated_ != 0;
 }
 
+bool Pages::any_gated(uint64_t begin, uint64_t end) const {
+  std::lock_guard lock(state_);
+  return std::any_of(regions_.begin(), regions_.end(), [&](const auto& entry) {
+    const auto& [address, region] = entry;
+    return region.gate != nullptr && begin < address + region.agreement.bytes() && end > address;
+  });
+}
+
 void Pages::close_blocks(Region& region, std::vector<ClosedBlocks>* closed) {
   BlockStates& blocks = region.blocks;
   for (BlockStates::Run run = blocks.next_open(0); !run.empty(); run = blocks.next_open(run.end)) {

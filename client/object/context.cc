@@ -4,12 +4,14 @@
 #include "client/object/launch_blocking.h"
 #include "client/stream/host_calls.h"
 #include "common/base/late_thread_local.h"
+#include "common/host/thread_stacks.h"
 
 namespace fargpu::client {
 namespace {
 
 void make_top(Context* context) {
   Context* const home = home_of(context);
+  if (home != nullptr) (void)note_this_stack();  // of a thread that makes calls
   current_contexts = {home, home == context ? nullptr : context};
 }
 

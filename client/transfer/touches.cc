@@ -1,10 +1,14 @@
 #include "client/transfer/touches.h"
 
 #include <pthread.h>
+#include <signal.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "client/entry/call_target.h"
 #include "client/process/process.h"
@@ -13,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/host/memory_page.h"
 #include "common/host/thread.h"
+#include "common/host/thread_stacks.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
@@ -38,11 +43,82 @@ void settle(Session& session) {
   }
 }
 
+// Threads whose stacks are to stay open. They ask for it here and touch nothing else that the
+// serving thread needs, whose own data is on no such stack.
+struct StackToKeep {
+  enum State : uint32_t { kFree, kBeingMade, kAsked, kDone };
+  std::atomic<uint32_t> state{kFree};
+  Session* session = nullptr;
+  StackRange range;
+};
+constinit std::array<StackToKeep, 64> stacks_to_keep{};
+
+void keep_stacks_open(Session& session) {
+  for (StackToKeep& each : stacks_to_keep) {
+    if (each.state != StackToKeep::kAsked || each.session != &session) continue;
+    const auto [begin, end] = each.range;
+    if (session.pages.any_gated(begin, end))
+      log::warn(
+          "mapped memory has the stack of a thread at 0x{:x}: it is fetched as a whole from now "
+          "on, "
+          "as with FARGPU_MAPPED=eager",
+          begin);
+    (void)keep_open(session, session.find_host(begin), begin, end - begin);
+    each.state = StackToKeep::kDone;
+    each.state.notify_one();
+  }
+}
+
+void keep_range_open(Session& session, StackRange range) {
+  for (size_t i = 0;; i = (i + 1) % stacks_to_keep.size()) {
+    StackToKeep& place = stacks_to_keep[i];
+    uint32_t state = StackToKeep::kFree;
+    if (!place.state.compare_exchange_strong(state, StackToKeep::kBeingMade)) continue;
+    place.session = &session;
+    place.range = range;
+    place.state = StackToKeep::kAsked;
+    session.touched_host.faults().wake();
+    while (place.state != StackToKeep::kDone) place.state.wait(StackToKeep::kAsked);
+    place.state = StackToKeep::kFree;
+    return;
+  }
+}
+
+// An access that a handler of a signal makes while its thread is in a call waits for ever if the
+// thread holds what the serving thread needs. Of that a line tells.
+constinit std::atomic<uint64_t> turns{0};  // odd: the serving thread is at one
+constinit std::atomic<bool> is_looked_at{false};
+
+void look_at_turns() {
+  constexpr auto kPatience = std::chrono::seconds(5);
+  for (;;) {
+    is_looked_at.wait(false);
+    const uint64_t before = turns;
+    std::this_thread::sleep_for(kPatience);
+    if (before != turns) continue;
+    if (before % 2 != 0)
+      log::warn(
+          "an access to mapped memory has waited for {} s: if a handler of a signal makes it while "
+          "its thread is in a CUDA call, it waits for ever: set FARGPU_MAPPED=eager",
+          kPatience.count());
+    is_looked_at = false;
+  }
+}
+
+void begin_turn() {
+  ++turns;
+  if (!is_looked_at.exchange(true)) is_looked_at.notify_one();
+}
+
 void serve(Session& session) {
   UserFaults& faults = session.touched_host.faults();
   UserFaults::Accesses found;
   for (;;) {
-    faults.wait(session.pages.look());
+    begin_turn();
+    const auto next_look = session.pages.look();
+    ++turns;
+    faults.wait(next_look);
+    begin_turn();
     for (const UserFaults::Access& access : faults.take(found)) {
       if (session.pages.bring(access.address) == CUDA_ERROR_NOT_MAPPED)
         faults.retry(page_of(access.address), kPageBytes);
@@ -54,6 +130,8 @@ void serve(Session& session) {
         session.moved_host.retry(wanted.address);
       }
     }
+    keep_stacks_open(session);
+    ++turns;
   }
 }
 
@@ -69,6 +147,7 @@ void start_serving(Session& session) {
   std::call_once(session.touches_are_served, [&session] {
     Thread([&session] { serve(session); }).detach();
     Thread([&session] { settle(session); }).detach();
+    Thread(look_at_turns).detach();
   });
 }
 
@@ -131,6 +210,29 @@ CUresult keep_open(Session& session, const std::optional<Region>& region, uint64
   const CUresult result = session.pages.keep_open(region->base);
   if (result == CUDA_SUCCESS) session.touched_host.kept(region->base);
   return result;
+}
+
+void keep_stack_open(Session& session) {
+  constexpr uint64_t kFrames = 64u << 10;  // of a fiber
+  struct Kept {
+    uint64_t regions = 0;  // how many there had been
+    bool own = false;
+    uint64_t fiber = 0, alternate = 0;
+  };
+  thread_local Kept kept;
+  if (const uint64_t regions = session.pages.gated_ever(); kept.regions != regions)
+    kept = {.regions = regions};
+  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  if (const StackRange own = note_this_stack(); own.holds(here)) {
+    if (!std::exchange(kept.own, true)) keep_range_open(session, own);
+  } else if (std::exchange(kept.fiber, here / kFrames) != here / kFrames) {
+    keep_range_open(session, {here - kFrames, here + kPageBytes});
+  }
+  stack_t alternate = {};
+  if (::sigaltstack(nullptr, &alternate) != 0 || (alternate.ss_flags & SS_DISABLE) != 0) return;
+  const auto begin = reinterpret_cast<uint64_t>(alternate.ss_sp);
+  if (std::exchange(kept.alternate, begin) != begin)
+    keep_range_open(session, {begin, begin + alternate.ss_size});
 }
 
 }  // namespace fargpu::client

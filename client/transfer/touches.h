@@ -28,5 +28,9 @@ std::shared_ptr<PageGate> registered_gate(Session& session, const Region& region
 // that of the first one.
 CUresult keep_open(Session& session, const std::optional<Region>& region, uint64_t address,
                    uint64_t bytes);
+// A thread that closes memory, or holds what its fetch needs, must not have its stack there: it
+// would wait for itself. Memory that has the stack of this thread, or of the fiber that it runs,
+// comes with every synchronisation from now on. Before any lock is taken.
+void keep_stack_open(Session& session);
 
 }  // namespace fargpu::client

@@ -10,6 +10,7 @@
 
 #include "common/base/keep_errno.h"
 #include "common/host/memory_page.h"
+#include "common/host/thread_stacks.h"
 
 namespace fargpu {
 namespace {
@@ -55,23 +56,12 @@ bool is_mapped_for(uint64_t begin, uint64_t end, MemoryUse use) {
   return !looked || reached >= end;
 }
 
-bool is_on_this_stack(uint64_t begin, uint64_t end) {
-  pthread_attr_t attributes;
-  if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return true;
-  void* stack = nullptr;
-  size_t bytes = 0;
-  ::pthread_attr_getstack(&attributes, &stack, &bytes);
-  ::pthread_attr_destroy(&attributes);
-  const auto lowest = reinterpret_cast<uint64_t>(stack);
-  return begin < lowest + bytes && end > lowest;
-}
-
 }  // namespace
 
 bool is_own_mapping(uint64_t begin, uint64_t end) {
   constexpr uint64_t kHeap = uint64_t{64} << 20;  // of a thread, and its alignment
   const KeepErrno keep;
-  if (is_on_this_stack(begin, end)) return false;
+  if (is_on_a_stack(begin, end)) return false;
   bool own = false;
   (void)for_each_mapping(
       [&](uint64_t from, uint64_t until, const char* permissions, const char* name) {

@@ -12,7 +12,7 @@ enum class MemoryUse : uint8_t { kRead, kWrite };
 bool is_accessible(uint64_t address, uint64_t bytes, MemoryUse use);
 
 // Whether the pages lie in one mapping of private memory of its own: it has no file, can be read
-// and written, and is neither a heap of the C library nor a stack of the process or of this thread.
+// and written, and is neither a heap of the C library nor a known stack (thread_stacks.h).
 bool is_own_mapping(uint64_t begin, uint64_t end);
 
 // Where the pages end that are not mapped, from this address on. 0: it is mapped.
