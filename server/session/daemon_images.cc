@@ -37,7 +37,7 @@ void DaemonImages::answered(const wire::FrameHeader& header, Fd descriptor) {
   {
     const std::lock_guard lock(mutex_);
     if (header.opcode == kind_ && header.sequence == sequence_) {
-      answer_.emplace(header.result, std::move(descriptor));
+      answer_ = Answer{header.result, std::move(descriptor)};
       changed_.notify_all();
       return;
     }
