@@ -7,7 +7,6 @@
 #include "client/entry/call_target.h"
 #include "client/entry/streams.h"
 #include "client/transfer/exposure.h"
-#include "client/transfer/touches.h"
 #include "common/host/thread.h"
 
 namespace fargpu::client {
@@ -57,8 +56,6 @@ void send_values(Session& session) {
 CUresult before_wait(Session& session) {
   if (!session.observers.any(Observers::kMirrors)) [[likely]]
     return CUDA_SUCCESS;
-  if (session.observers.any(Observers::kTouchedMemory | Observers::kMovedMemory))
-    keep_stack_open(session);
   return push_all(session);
 }
 

@@ -7,6 +7,7 @@
 #include "client/managed/managed_memory.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/ordered_copy.h"
+#include "client/transfer/touches.h"
 #include "common/rpc/frame_sent.h"
 #include "generated/client/wire/context.h"
 #include "generated/client/wire/stream.h"
@@ -47,6 +48,12 @@ void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& 
                                         {stream_context_id(stream), resolved.id});
   if (session.observers.any(Observers::kHeldStreams))
     wait_behind_host_functions(session, stream_context_id(stream), resolved, places - 1);
+}
+
+// First of all: what follows takes locks that a fetch needs.
+void keep_callers_stack_open(Session& session) {
+  if (session.observers.any(Observers::kTouchedMemory | Observers::kMovedMemory))
+    keep_stack_open(session);
 }
 
 }  // namespace
@@ -154,6 +161,7 @@ Submission::Submission(Session& session) : session_(session) {
 }
 
 void Submission::use_host_memory() {
+  keep_callers_stack_open(session_);
   // Counted first: from its push on, the work may change what a pull has to bring.
   session_.pages.begin_work();
   counted_ = true;
@@ -186,6 +194,7 @@ void Submission::end_use() {
 
 Synchronisation::Synchronisation(Session& session, uint16_t context, Of of, CUstream stream)
     : session_(session) {
+  keep_callers_stack_open(session);
   if (of == Of::kContext) {
     if (const Context* const all = session.find_context(context)) state_ = all->legacy_stream;
     if (session.observers.any(Observers::kMirrors)) mark_ = idle_mark(session);
