@@ -1,14 +1,16 @@
 #include "common/host/mapped_memory.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "common/base/keep_errno.h"
+#include "common/host/foreign_memory.h"
 #include "common/host/memory_page.h"
 #include "common/host/thread_stacks.h"
 
@@ -56,20 +58,28 @@ bool is_mapped_for(uint64_t begin, uint64_t end, MemoryUse use) {
   return !looked || reached >= end;
 }
 
+// Of a thread, by the GNU C library: aligned to its largest size, and the fourth word says how much
+// of it is mapped for use.
+bool is_heap(uint64_t from, uint64_t until) {
+  constexpr uint64_t kMost = uint64_t{64} << 20;
+  std::array<uint64_t, 4> head = {};
+  return from % kMost == 0 && until - from <= kMost &&
+         read_foreign(from, std::as_writable_bytes(std::span(head))).bytes == sizeof head &&
+         head[3] == until - from;
+}
+
 }  // namespace
 
 bool is_own_mapping(uint64_t begin, uint64_t end) {
-  constexpr uint64_t kHeap = uint64_t{64} << 20;  // of a thread, and its alignment
   const KeepErrno keep;
   if (is_on_a_stack(begin, end)) return false;
   bool own = false;
   (void)for_each_mapping(
       [&](uint64_t from, uint64_t until, const char* permissions, const char* name) {
         if (until <= begin) return true;
-        const bool is_heap = from % kHeap == 0 && until - from <= kHeap;
         const bool has_name = name[0] != '\0' && std::strncmp(name, "[anon:", 6) != 0;
         own = from <= begin && end <= until && std::strcmp(permissions, "rw-p") == 0 && !has_name &&
-              !is_heap;
+              !is_heap(from, until);
         return false;
       });
   return own;
