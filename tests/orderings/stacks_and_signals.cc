@@ -182,10 +182,10 @@ void signals(Kind kind, bool on_memory, bool in_calls) {
   event.sigev_signo = SIGUSR1;
   event._sigev_un._tid = gettid();
   HOLDS(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
-  const struct itimerspec often = {{0, 137'000}, {0, 137'000}}, never = {};
+  const struct itimerspec often = {{0, 1'370'000}, {0, 1'370'000}}, never = {};
   signals_taken = 0;
   if (in_calls) timer_settime(timer, 0, &often, nullptr);
-  for (int i = 1; signals_taken < 100; ++i) {
+  for (int i = 1; signals_taken < 50; ++i) {
     CU(launch(store, nullptr, memory.device(0), i));
     CU(cuCtxSynchronize());
     if (!in_calls) raise(SIGUSR1);
