@@ -43,6 +43,8 @@
 #   21 deliveryBeside worker to client, notice; no body; the header's sequence is the number, from 1
 #                    on, of a delivery that goes by the bulk connection, as a frame with the same
 #                    sequence: this is its place among what is sent here
+#   22 sessionEnd    client to daemon, first frame; body Hello (token, endedSession):
+#                    reply: SessionEnd, or Refusal; then the daemon closes
 #
 # An end sends the other one only what that one says it knows (Hello.knows, Welcome.knows). A notice
 # that the client does not know is not sent; those that answer a call of the client's (hostCall,
@@ -87,6 +89,17 @@ struct Hello {
   # host (hostId). A program sees the processes of its job that have numbers of its own kind.
   pid @17 :Int32;                 # 0: not said
   pidNamespace @18 :UInt64;       # 0: not said
+  endedSession @19 :UInt64;       # of sessionEnd: which session is asked for
+}
+
+struct SessionEnd {
+  enum State {
+    unknown @0;                   # the daemon has not had it, or it ended long ago
+    lives @1;
+    ended @2;
+  }
+  state @0 :State;
+  why @1 :Text;                   # of ended: one line
 }
 
 struct Refusal {

@@ -15,6 +15,7 @@
 #include "client/call/trace.h"
 #include "client/object/context.h"
 #include "client/process/gpu_tools.h"
+#include "client/process/lost_session.h"
 #include "client/process/managed_way.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
@@ -28,6 +29,7 @@ namespace {
 
 // Serialises connecting. Constructed again in a forked child, where its owner may not exist.
 alignas(std::mutex) constinit std::mutex connect_mutex;
+constinit std::timed_mutex told_mutex;  // held while a loss is told; the exit waits for it
 bool handlers_installed = false;
 // The text of the last failure that was printed. Not a std::string: it must outlive static
 // destructors.
@@ -179,7 +181,7 @@ CUresult Process::initialise() {
     drop_sessions_locked();
   if (const CUresult result = connect_locked(); result != CUDA_SUCCESS) return result;
   for_each_session([this](Session& each) {
-    if (each.channel().lost()) session_lost(each, each.channel().why_lost());
+    if (each.channel().lost() && lose(each)) tell_lost(each, each.channel().why_lost());
   });
   if (state() == ProcessState::kLost) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (device_count() == 0) {
@@ -225,21 +227,30 @@ int Process::driver_version() {
   return version;
 }
 
-void Process::session_lost(Session& session, const Status& why) {
-  if (this->session(session.number) != &session) return;
-  if (state() == ProcessState::kExiting || state() == ProcessState::kForked) return;
-  if (session.lost.exchange(true)) return;
-  bool others = false;
-  for_each_session([&others](const Session& each) { others |= !each.lost.load(); });
-  if (others) {
+bool Process::lose(Session& session) {
+  if (this->session(session.number) != &session) return false;
+  if (state() == ProcessState::kExiting || state() == ProcessState::kForked) return false;
+  if (session.lost.exchange(true)) return false;
+  if (has_session_left())
     session.contexts.lose(session.number);
-  } else {
+  else
     state_.store(ProcessState::kLost, std::memory_order_release);
-  }
+  return true;
+}
+
+bool Process::has_session_left() const {
+  bool left = false;
+  for_each_session([&left](const Session& each) { left |= !each.lost.load(); });
+  return left;
+}
+
+void Process::tell_lost(const Session& session, const Status& why) {
+  const std::lock_guard lock(told_mutex);
+  const std::string what = describe_loss(session, why);
   std::fprintf(stderr, "fargpu: the session with %s is lost: %s; %s\n",
-               session.settings.server.c_str(), why.message().c_str(),
-               others ? "calls for its GPUs now fail"
-                      : "every CUDA call now fails; start the program again");
+               session.settings.server.c_str(), what.c_str(),
+               has_session_left() ? "calls for its GPUs now fail"
+                                  : "every CUDA call now fails; start the program again");
 }
 
 void Process::on_exit() {
@@ -251,6 +262,7 @@ void Process::on_exit() {
   }
   process_exits.store(true, std::memory_order_release);
   constexpr auto kPatience = std::chrono::milliseconds(500);
+  if (told_mutex.try_lock_for(kPatience)) told_mutex.unlock();
   for_each_session([&](Session& each) {
     if (each.lanes != nullptr) each.lanes->finish(transport::Clock::now() + kPatience);
   });

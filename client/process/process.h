@@ -63,12 +63,16 @@ class Process {
   // Publishes a session, which then lives as long as the process; the first one also publishes the
   // tables. Its number must be the count of sessions so far. One thread at a time.
   void add(std::unique_ptr<Session> session);
-  void session_lost(Session& session, const Status& why);
+  // The session's calls fail from now on. False: nobody needs to be told.
+  bool lose(Session& session);
+  // Says so on stderr, after lose(). May take half a second.
+  void tell_lost(const Session& session, const Status& why);
 
  private:
   static Process the_process;
 
   static CUresult result_in(ProcessState state);
+  bool has_session_left() const;
   CUresult connect_locked();
   void drop_sessions_locked();
   void on_exit();

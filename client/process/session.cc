@@ -215,10 +215,12 @@ void Session::on_async_error(uint16_t opcode, uint32_t sequence, uint16_t wire_c
 }
 
 void Session::on_lost(const Status& why) {
-  Process::get().session_lost(*this, why);
+  Process& process = Process::get();
+  const bool is_news = process.lose(*this);
   ordered_copies.lost();
   value_waits.lost();
   host_calls.lost(CUDA_ERROR_DEVICE_UNAVAILABLE);
+  if (is_news) process.tell_lost(*this, why);
 }
 
 }  // namespace fargpu::client

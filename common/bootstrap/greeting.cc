@@ -68,6 +68,7 @@ size_t build(const Greeting& greeting, std::span<std::byte> slot) {
   set_knows(hello, greeting.opcode == wire::kManage ? known_in_management() : known_opcodes());
   hello.setPid(greeting.pid != 0 ? greeting.pid : ::getpid());
   hello.setPidNamespace(pid_namespace());
+  hello.setEndedSession(greeting.ended_session);
   if (greeting.job) {
     hello.setJobId(greeting.job->id);
     hello.setJobKey(wire::as_data(greeting.job->key));

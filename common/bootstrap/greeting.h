@@ -17,7 +17,7 @@ namespace fargpu::bootstrap {
 
 // Hello (or OpenJob) of schema/control.capnp, without the fields that are the same in every hello.
 struct Greeting {
-  uint16_t opcode = 0;    // kHello, kManage, kStatus or kOpenJob
+  uint16_t opcode = 0;    // kHello, kManage, kStatus, kOpenJob or kSessionEnd
   std::string program{};  // for ps and logs
   int pid = 0;            // the program's, for the same; 0: this process
   std::string token{};
@@ -30,6 +30,7 @@ struct Greeting {
   uint16_t connections = 1;    // how many the session may have
   wire::FrameLimits limits{};  // what we accept
   std::optional<JobTicket> job{};
+  uint64_t ended_session = 0;  // of kSessionEnd
 };
 
 // Sends it on a connected socket and waits for the answer, a successful reply. A refusal becomes a

@@ -2,6 +2,10 @@
 
 #include <kj/exception.h>
 
+#include <chrono>
+#include <thread>
+
+#include "common/base/printable.h"
 #include "common/bootstrap/agreement.h"
 #include "common/wire/slot_message.h"
 #include "generated/schema/control.capnp.h"
@@ -18,7 +22,37 @@ Result<uint32_t> max_body_bytes(std::span<const std::byte> welcome) {
   }
 }
 
+// A server's text: the program shows it on a terminal.
+constexpr size_t kMostWhy = 1024;
+
 }  // namespace
+
+Result<std::string> ask_for_end(const ServerAddress& server, const Greeting& greeting,
+                                transport::Deadline deadline) {
+  constexpr auto kBetween = std::chrono::milliseconds(20);
+  const Status still_lives(StatusCode::kTimeout, "the server still has the session");
+  for (bool lives = false;; lives = true) {
+    const auto conversation = ask(server, greeting, {deadline, deadline});
+    if (!conversation.ok()) {
+      const bool is_late = lives && conversation.status().code() == StatusCode::kTimeout;
+      return is_late ? still_lives : conversation.status();
+    }
+    try {
+      wire::SegmentReader reader(conversation->answer.body());
+      const auto end = reader.getRoot<schema::SessionEnd>();
+      if (end.getState() == schema::SessionEnd::State::ENDED)
+        return printable_line(end.getWhy().cStr(), kMostWhy);
+      if (end.getState() != schema::SessionEnd::State::LIVES) {
+        return Status(StatusCode::kNotFound,
+                      "its daemon was started anew and does not know the session");
+      }
+    } catch (const kj::Exception&) {
+      return Status(StatusCode::kProtocol, "the server's answer is malformed");
+    }
+    if (transport::Clock::now() + kBetween >= deadline) return still_lives;
+    std::this_thread::sleep_for(kBetween);
+  }
+}
 
 Result<Conversation> ask(const ServerAddress& server, const Greeting& greeting,
                          const Patience& patience) {

@@ -34,6 +34,12 @@ struct Conversation {
 Result<Conversation> ask(const ServerAddress& server, const Greeting& greeting,
                          const Patience& patience);
 
+// Why a session has ended, by the word of its server's daemon. `greeting`: the token and the
+// session. Asks again while the session lives, in the daemon's eyes. Errors of ask(); kNotFound:
+// the daemon does not know it; kTimeout: it lives.
+Result<std::string> ask_for_end(const ServerAddress& server, const Greeting& greeting,
+                                transport::Deadline deadline);
+
 // How a session's bytes shall travel.
 struct LinkWish {
   TransportWish transport;

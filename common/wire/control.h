@@ -27,12 +27,13 @@ enum ControlOpcode : uint16_t {
   kManage = 19,
   kLanded = 20,
   kDeliveryBeside = 21,
+  kSessionEnd = 22,
 };
 
 // All of them: the control opcodes of this build, below kFirstApiOpcode.
 inline constexpr ControlOpcode kControlOpcodes[] = {
-    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone,  kStatus,
-    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,      kFetch,
-    kInspect, kQueueReached, kOpenJob, kManage, kLanded,      kDeliveryBeside};
+    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone,   kStatus,
+    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,       kFetch,
+    kInspect, kQueueReached, kOpenJob, kManage, kLanded,      kDeliveryBeside, kSessionEnd};
 
 }  // namespace fargpu::wire

@@ -46,6 +46,8 @@ using std::chrono::steady_clock;
 // After the drain: the time for what was submitted to end, on the GPUs and in host functions; then
 // from SIGTERM to SIGKILL. Together with the drain less than TimeoutStopSec of fargpud.service.
 constexpr auto kFinishTime = std::chrono::seconds(10), kKillDelay = std::chrono::seconds(3);
+// Behind the last session, if sessions were cut.
+constexpr auto kForQuestions = std::chrono::milliseconds(500);
 
 constexpr uint64_t kMostImages = 4096;  // of a tenant
 
@@ -133,6 +135,7 @@ struct Daemon::Impl {
   Status on_hello(Handshake& handshake);
   Status on_join(Handshake& handshake);
   Status on_open_job(Handshake& handshake);
+  Status on_session_end(Handshake& handshake) const;
   Status open_session(Handshake& handshake, const HelloRequest& hello);
   Status open_management(Handshake& handshake, const HelloRequest& hello);
   TenantId tenant_of(const Handshake& handshake) const;
@@ -140,6 +143,7 @@ struct Daemon::Impl {
   void on_signal(int number);
   void drain();
   void finish_when_drained();
+  void finish();
 
   const DaemonConfig config;
   const std::string worker_program;
@@ -299,6 +303,9 @@ void Daemon::Impl::admit(const std::shared_ptr<Handshake>& handshake, Attempt at
       return handshake->reply_and_close(encode_status(
           header.sequence, {inventory, placement, keeper.jobs(), sessions, started}, accepts));
     }
+  } else if (header.opcode == wire::kSessionEnd) {
+    status = on_session_end(*handshake);
+    if (status.ok()) return;
   } else if (bootstrap::known_opcodes().contains(header.opcode)) {
     status = Status(StatusCode::kProtocol,
                     fmt::format("the first frame must be a hello, not opcode {}", header.opcode));
@@ -319,6 +326,14 @@ void Daemon::Impl::admit(const std::shared_ptr<Handshake>& handshake, Attempt at
   handshake->reply_and_close(
       encode_refusal(header.opcode, header.sequence, status,
                      (hellos || header.opcode == wire::kOpenJob) && draining));
+}
+
+Status Daemon::Impl::on_session_end(Handshake& handshake) const {
+  FARGPU_ASSIGN_OR_RETURN(const HelloRequest hello, parse_hello(handshake.body()));
+  FARGPU_RETURN_IF_ERROR(check_identity(hello, rules));
+  const auto [state, why] = sessions.end_of(hello.ended_session, tenant_of(handshake));
+  handshake.reply_and_close(encode_session_end(handshake.header().sequence, state, why));
+  return Status();
 }
 
 Status Daemon::Impl::on_hello(Handshake& handshake) {
@@ -450,6 +465,15 @@ void Daemon::Impl::drain() {
 void Daemon::Impl::finish_when_drained() {
   if (draining && sessions.only_management()) sessions.end_management();
   if (!draining || !sessions.all().empty()) return;
+  if (!ending) return finish();
+  // Clients whose sessions were cut may ask why.
+  drain_timer.expires_after(kForQuestions);
+  drain_timer.async_wait([this](const error_code& error) {
+    if (!error) finish();
+  });
+}
+
+void Daemon::Impl::finish() {
   listeners.stop();
   keeper.close();
   drain_timer.cancel();

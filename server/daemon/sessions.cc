@@ -93,6 +93,7 @@ Status Sessions::start(const NewSession& session) {
                        session.hello.host_id,
                        processes_ != 0 && session.hello.process.host == processes_,
                        Fd(::fcntl(session.socket, F_DUPFD_CLOEXEC, 0))};
+  record.tenant = session.job.tenant;
   if (Status started = start_worker(record, session); !started.ok()) {
     log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
                id_text(session.job.id), started.message());
@@ -363,11 +364,36 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
       !reason.empty()                     ? reason
       : by_us && !session.why_cut.empty() ? session.why_cut
                                           : "the worker gave no reason");
+  keep_why(session, how, by_us);
   if (host_.ahead != nullptr) host_.ahead->session_settled(id);
   on_end_(session);
   count_neighbours();
   if (memory_comes_late(session.units)) host_.ahead->when_open([this] { count_neighbours(); });
   ended_.gone(id);
+}
+
+void Sessions::keep_why(const SessionRecord& session, const ProcessEnd& how, bool by_us) {
+  const std::string& reason = session.link->last_words();
+  std::string why = "its worker " + how.describe();
+  if (by_us && !session.why_cut.empty())
+    why = "the server has ended it: " + session.why_cut;
+  else if (!reason.empty())
+    why = "its worker has ended: " + reason;
+  else if (how.signal == SIGKILL)
+    why += ", as the system does when it is out of memory";
+  constexpr size_t kMost = 1024;
+  if (last_ended_.size() == kMost) last_ended_.pop_front();
+  last_ended_.push_back({session.id, session.tenant, std::move(why)});
+}
+
+std::pair<SessionState, std::string> Sessions::end_of(uint64_t session,
+                                                      const TenantId& tenant) const {
+  const auto living = sessions_.find(session);
+  if (living != sessions_.end() && living->second.tenant == tenant)
+    return {SessionState::kLives, {}};
+  for (const Ended& ended : last_ended_)
+    if (ended.id == session && ended.tenant == tenant) return {SessionState::kEnded, ended.why};
+  return {SessionState::kUnknown, {}};
 }
 
 // One that is starting has no context yet.

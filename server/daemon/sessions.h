@@ -5,6 +5,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,6 +52,7 @@ struct SessionRecord {
   std::optional<std::chrono::steady_clock::time_point> for_nobody_since{};  // it is found ended
   unsigned unanswered = 0;  // questions in a row that its worker has not answered in time
   std::string why_cut{};    // the daemon ends its worker by a signal, at its own stop
+  TenantId tenant{};
 };
 
 // A client that was admitted.
@@ -116,6 +118,9 @@ class Sessions {
 
   // By their id.
   const std::map<uint64_t, SessionRecord>& all() const { return sessions_; }
+  // What became of a session of that tenant, and why, for its client. kUnknown also if too many
+  // have ended since.
+  std::pair<SessionState, std::string> end_of(uint64_t session, const TenantId& tenant) const;
 
  private:
   // Sets worker, ahead, link and joiner.
@@ -148,6 +153,7 @@ class Sessions {
   void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
            OnAnswer on_answer);
   void end(uint64_t session, const ProcessEnd& how);
+  void keep_why(const SessionRecord& session, const ProcessEnd& how, bool by_us);
 
   const Host host_;
   IdSequence& ids_;
@@ -156,6 +162,12 @@ class Sessions {
   const uint64_t processes_;  // SlotOwner::host of processes in this pid namespace
   std::map<uint64_t, SessionRecord> sessions_;
   EndedClients ended_;
+  struct Ended {
+    uint64_t id = 0;
+    TenantId tenant;
+    std::string why;
+  };
+  std::deque<Ended> last_ended_;
   std::map<size_t, std::chrono::steady_clock::time_point> last_ends_;  // of a session, by unit
   boost::asio::steady_timer starts_timer_;
   bool watching_starts_ = false;

@@ -145,6 +145,7 @@ Result<HelloRequest> parse_hello(std::span<const std::byte> body) {
     }
     hello.host_id = printable(root.getHostId().cStr(), 64);
     hello.process = {processes_of(hello.host_id, root.getPidNamespace()), root.getPid()};
+    hello.ended_session = root.getEndedSession();
     hello.connections = std::max<uint16_t>(1, root.getConnections());
     hello.max_body_bytes = root.getMaxBodyBytes();
     hello.max_bulk_bytes = root.getMaxBulkBytes();
@@ -230,6 +231,23 @@ std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const 
   header.opcode = opcode;
   header.sequence = sequence;
   header.result = result_of(why.code());
+  return finish(slot, builder, header);
+}
+
+std::vector<std::byte> encode_session_end(uint32_t sequence, SessionState state,
+                                          const std::string& why) {
+  constexpr size_t kMostWhy = 1024;
+  std::vector<uint64_t> words(64 + kMostWhy / 8);
+  const std::span slot = std::as_writable_bytes(std::span(words));
+  wire::SlotMessageBuilder builder(slot.subspan(sizeof(wire::FrameHeader)));
+  auto end = builder.initRoot<schema::SessionEnd>();
+  end.setState(state == SessionState::kLives   ? schema::SessionEnd::State::LIVES
+               : state == SessionState::kEnded ? schema::SessionEnd::State::ENDED
+                                               : schema::SessionEnd::State::UNKNOWN);
+  end.setWhy(why.substr(0, kMostWhy));
+  wire::FrameHeader header;
+  header.opcode = wire::kSessionEnd;
+  header.sequence = sequence;
   return finish(slot, builder, header);
 }
 

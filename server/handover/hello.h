@@ -31,6 +31,7 @@ struct HelloRequest {
   uint16_t connections = 1;  // that the client may want
   std::optional<bootstrap::JobTicket> job;
   SlotOwner process;
+  uint64_t ended_session = 0;  // that a client asks for
 };
 
 // The first frame of a further connection of a session.
@@ -67,6 +68,11 @@ Status check_hello(const HelloRequest& hello, const HelloRules& rules);
 // A whole frame, ready to be written: answers the hello or status query with number `sequence`.
 std::vector<std::byte> encode_refusal(uint16_t opcode, uint32_t sequence, const Status& why,
                                       bool draining);
+
+// The answer to SessionEnd, likewise. `why`: of kEnded.
+enum class SessionState { kUnknown, kLives, kEnded };
+std::vector<std::byte> encode_session_end(uint32_t sequence, SessionState state,
+                                          const std::string& why);
 
 // The answer to OpenJob, likewise. `daemon`: its id. `gpus`: their UUIDs.
 std::vector<std::byte> encode_job_opened(uint32_t sequence, const bootstrap::JobTicket& ticket,

@@ -66,6 +66,7 @@ TEST(Golden, FlagsAndControlOpcodesNeverChange) {
   EXPECT_EQ(kJoin, 9);
   EXPECT_EQ(kAlive, 11);
   EXPECT_EQ(kErrorOutput, 12);
+  EXPECT_EQ(kSessionEnd, 22);
   EXPECT_EQ(kFirstApiOpcode, 64);
 }
 

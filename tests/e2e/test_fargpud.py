@@ -119,7 +119,8 @@ class Fargpud(unittest.TestCase):
                         daemon.process.terminate()
                     self.assertEqual(daemon.process.wait(timeout=testing.LIMIT), 0)
                     self.assertRegex(
-                        program.stderr.readline(), "is lost: .*; start the program again"
+                        program.stderr.readline(),
+                        r"is lost: .* \(the server has ended it: .*\); .*; start the program again",
                     )
                 lines = [
                     line for line in daemon.log_text().splitlines() if "event=session-end" in line

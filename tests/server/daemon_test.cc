@@ -210,6 +210,7 @@ class DaemonTest : public ::testing::Test {
     size_t sessions = 0;
     std::vector<uint32_t> per_gpu;
     pid_t worker = 0;
+    uint64_t session = 0;  // the first one
   };
   Seen status(const std::string& token = "") {
     const Fd socket = connect();
@@ -225,8 +226,29 @@ class DaemonTest : public ::testing::Test {
     seen.jobs = root.getJobs().size();
     seen.sessions = root.getSessions().size();
     for (const auto gpu : root.getGpus()) seen.per_gpu.push_back(gpu.getSessions());
-    if (seen.sessions > 0) seen.worker = root.getSessions()[0].getWorkerPid();
+    if (seen.sessions > 0) {
+      seen.worker = root.getSessions()[0].getWorkerPid();
+      seen.session = root.getSessions()[0].getId();
+    }
     return seen;
+  }
+  using State = schema::SessionEnd::State;
+  std::pair<State, std::string> end_of(uint64_t session, const std::string& token) {
+    const Fd socket = connect();
+    send_hello(
+        socket,
+        [&](schema::Hello::Builder hello) {
+          hello.setToken(token);
+          hello.setEndedSession(session);
+        },
+        wire::kSessionEnd);
+    const auto frame = answer(socket);
+    EXPECT_TRUE(frame.ok() && frame->header.result == 0);
+    if (!frame.ok() || frame->header.result != 0) return {};
+    EXPECT_TRUE(closed(socket));
+    wire::SegmentReader reader(frame->body());
+    const auto end = reader.getRoot<schema::SessionEnd>();
+    return {end.getState(), end.getWhy()};
   }
 
   std::string folder_;
@@ -320,6 +342,31 @@ TEST_F(DaemonTest, PlacesSessionsAndFreesTheirGpus) {
   Fd fourth = connect();
   send_hello(fourth, [](schema::Hello::Builder h) { h.initDevices(1).set(0, "1"); });
   EXPECT_EQ(first_line(fourth), "GPU-22222222");
+}
+
+TEST_F(DaemonTest, SaysWhyASessionEndedToWhoeverHasTheToken) {
+  const std::string token = folder_ + "/token";
+  std::ofstream(token) << "secret\n";
+  ::chmod(token.c_str(), 0600);
+  ASSERT_NO_FATAL_FAILURE(start({"--token-file", token}));
+  const Fd session = connect();
+  send_hello(session, [](schema::Hello::Builder h) { h.setToken("secret"); });
+  EXPECT_EQ(first_line(session), "GPU-11111111");
+  const Seen seen = status("secret");
+  ASSERT_EQ(seen.sessions, 1u);
+  EXPECT_EQ(end_of(seen.session, "secret"), std::pair(State::LIVES, std::string()));
+  EXPECT_EQ(end_of(seen.session + 1000, "secret"), std::pair(State::UNKNOWN, std::string()));
+  ASSERT_EQ(::kill(seen.worker, SIGKILL), 0);
+  std::pair<State, std::string> end;
+  EXPECT_TRUE(eventually([&] {
+    end = end_of(seen.session, "secret");
+    return end.first == State::ENDED;
+  }));
+  EXPECT_THAT(end.second, HasSubstr("was killed by signal 9 (Killed)"));
+  const Fd nosy = connect();
+  send_hello(
+      nosy, [&](schema::Hello::Builder h) { h.setEndedSession(seen.session); }, wire::kSessionEnd);
+  expect_refusal(nosy, schema::Refusal::Reason::TOKEN);
 }
 
 TEST_F(DaemonTest, AJobIsHeldByItsConnectionAndItsSessionsHaveItsGpus) {

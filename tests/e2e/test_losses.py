@@ -1,0 +1,136 @@
+"""Why a session was lost: its program learns from the server's daemon what became of the worker."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import fargpu_testing as testing
+
+# Calls the driver until that fails, and says when.
+CALLS = """
+import ctypes, sys, time
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+print("ready", flush=True)
+while (result := cuda.cuCtxSynchronize()) == 0:
+    time.sleep(0.01)
+sys.exit(result - 40)
+"""
+UNAVAILABLE = 46 - 40
+
+
+class Forwarder:
+    """A port whose connections to the server can be cut."""
+
+    def __init__(self, port):
+        self.port, self.pairs = port, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.own_port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.port))
+            self.pairs.append((client, server))
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self.pass_on, args=(one, other), daemon=True).start()
+
+    def pass_on(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def cut_clients(self):
+        for client, _ in tuple(self.pairs):  # not those that come meanwhile
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+
+class Losses(unittest.TestCase):
+    def start(self, server, text=CALLS):
+        command = [testing.BUILD.fargpu, "run", "--", sys.executable, "-c", text]
+        program = subprocess.Popen(
+            command,
+            env=testing.clean_environment(FARGPU_SERVER=server),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.assertEqual(program.stdout.readline(), "ready\n")
+        return program
+
+    def line_of(self, program, code=UNAVAILABLE):
+        """What it printed about its session, without the frame of the sentence."""
+        _, errors = program.communicate(timeout=testing.LIMIT)
+        self.assertEqual(program.returncode, code, errors)
+        lines = [line for line in errors.splitlines() if " is lost: " in line]
+        self.assertEqual(len(lines), 1, errors)
+        self.assertTrue(lines[0].endswith("; every CUDA call now fails; start the program again"))
+        why = lines[0].split(" is lost: ")[1].rsplit("; every CUDA", 1)[0]
+        self.assertRegex(why, r"onnection.* \(.*\)$")
+        return why.split(" (", 1)[1][:-1]
+
+    def test_a_worker_that_a_signal_ends(self):
+        cases = (
+            (signal.SIGKILL, "its worker was killed by signal 9 (Killed), as the system does when"),
+            (signal.SIGTERM, "its worker was killed by signal 15 (Terminated)"),
+            (signal.SIGSEGV, "its worker was killed by signal 11 (Segmentation fault)"),
+        )
+        with testing.Daemon() as daemon:
+            for number, why in cases:
+                program = self.start(daemon.server)
+                for worker in daemon.workers():
+                    os.kill(worker, number)
+                self.assertTrue(self.line_of(program).startswith(why), why)
+
+    def test_a_server_that_stops(self):
+        for drain, signals, why in (
+            ("0s", 1, "the server has ended it: the drain is over"),
+            ("30s", 2, "the server has ended it: a second signal ended the daemon at once"),
+        ):
+            with testing.Daemon("--drain", drain) as daemon:
+                program = self.start(daemon.server)
+                for _ in range(signals):
+                    daemon.process.terminate()
+                    testing.wait_until(lambda: "draining" in daemon.log_text(), "it drains")
+                self.assertEqual(self.line_of(program), why)
+                self.assertEqual(daemon.process.wait(timeout=testing.LIMIT), 0)
+
+    def test_a_daemon_that_is_killed(self):
+        with testing.Daemon() as daemon:
+            program = self.start(daemon.server)
+            daemon.process.kill()
+            daemon.process.wait()
+            self.assertRegex(self.line_of(program), "^cannot connect to .*")
+
+    @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it cuts connections")
+    def test_a_connection_that_breaks(self):
+        with testing.Daemon("--tcp-connections", "1") as daemon:
+            forwarder = Forwarder(daemon.port)
+            self.addCleanup(forwarder.listener.close)
+            program = self.start(f"127.0.0.1:{forwarder.own_port}")
+            workers = daemon.workers()
+            for worker in workers:  # its end would come before the question
+                os.kill(worker, signal.SIGSTOP)
+            forwarder.cut_clients()
+            begin = time.monotonic()
+            self.assertEqual(self.line_of(program), "the server still has the session")
+            self.assertLess(time.monotonic() - begin, testing.LIMIT / 2)
+            for worker in workers:
+                os.kill(worker, signal.SIGCONT)
+
+
+if __name__ == "__main__":
+    testing.main()
