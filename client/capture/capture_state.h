@@ -27,6 +27,7 @@ struct Capture {
   uint64_t thread = 0;
   uint64_t origin = 0;  // the stream that began it
   CUgraph graph = nullptr;
+  bool into_given = false;  // the graph is the application's
   bool active = true;
   std::map<uint64_t, Member> members;  // by stream
   // Captured nodes that no other one depends on: at the end the origin must have them all.

@@ -39,7 +39,8 @@ bool joins(const Position& position, CUgraphNode node) {
   return false;
 }
 
-CUresult begin_in(const Named& stream, CUstreamCaptureMode mode, CUgraph graph, Position first) {
+CUresult begin_in(const Named& stream, CUstreamCaptureMode mode, CUgraph graph, bool into_given,
+                  Position first) {
   const Lock lock;
   if (of(stream) != nullptr || is_being_captured(graph)) return CUDA_ERROR_ILLEGAL_STATE;
   // Its stream has been destroyed meanwhile.
@@ -52,6 +53,7 @@ CUresult begin_in(const Named& stream, CUstreamCaptureMode mode, CUgraph graph, 
   capture->thread = this_thread();
   capture->origin = stream.id;
   capture->graph = graph;
+  capture->into_given = into_given;
   capture->members[stream.id] = {stream.context, stream.state, std::move(first)};
   stream.state->capture.store(capture->id);
   all().captures.push_back(std::move(capture));
@@ -102,7 +104,7 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode) {
   end_abandoned();
   Graph* graph = nullptr;
   if (const CUresult result = make_graph(&graph); result != CUDA_SUCCESS) return result;
-  const CUresult result = begin_in(stream, mode, graph->handle(), {});
+  const CUresult result = begin_in(stream, mode, graph->handle(), /*into_given=*/false, {});
   if (result != CUDA_SUCCESS) end_graph(*graph);
   return result;
 }
@@ -116,7 +118,7 @@ CUresult begin_to(CUstream handle, CUstreamCaptureMode mode, CUgraph graph_handl
   end_abandoned();
   const Graph* const graph = find_graph(graph_handle);
   if (graph == nullptr || !are_of(*graph, first.nodes)) return CUDA_ERROR_INVALID_VALUE;
-  return begin_in(stream, mode, graph_handle, first);
+  return begin_in(stream, mode, graph_handle, /*into_given=*/true, first);
 }
 
 CUresult end(CUstream handle, CUgraph* out) {
@@ -151,8 +153,8 @@ CUresult end(CUstream handle, CUgraph* out) {
              })) {
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   }
-  if (result == CUDA_SUCCESS && out != nullptr) {
-    *out = graph->handle();
+  if (result == CUDA_SUCCESS && (out != nullptr || ended->into_given)) {
+    if (out != nullptr) *out = graph->handle();
   } else if (graph != nullptr) {
     end_captured(*graph);
   }

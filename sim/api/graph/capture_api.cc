@@ -44,7 +44,9 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, const std::shared_ptr<
       if (!target) target = make_graph();
       target->capturing = true;
     }
-    Captures::get().add(std::make_shared<StreamCapture>(target, mode, stream, std::move(first)));
+    auto made = std::make_shared<StreamCapture>(target, mode, stream, std::move(first));
+    made->into_given = graph != nullptr;
+    Captures::get().add(std::move(made));
     return CUDA_SUCCESS;
   });
 }
@@ -63,9 +65,9 @@ CUresult finish(StreamCapture& capture, CUgraph* out) {
   }
   std::lock_guard lock(graph_mutex());
   Graph& graph = *capture.graph();
-  if (result == CUDA_SUCCESS && out != nullptr) {
+  if (result == CUDA_SUCCESS && (out != nullptr || capture.into_given)) {
     graph.capturing = false;
-    *out = handle_of(graph);
+    if (out != nullptr) *out = handle_of(graph);
   } else {
     end_captured(graph);
   }
