@@ -86,6 +86,14 @@ void CallScope::leave() {
   delete borrowed_;
 }
 
+// An execution error that arrived while the call waited belongs to it.
+CUresult take_kept(Context& context) {
+  if (const int sticky = context.sticky.load(std::memory_order_relaxed))
+    return static_cast<CUresult>(sticky);
+  if (const CUresult kept = take(context.kept); kept != CUDA_SUCCESS) return kept;
+  return take(context.session->kept);
+}
+
 CUresult CallScope::finish(CUresult result) {
   if (needs_ == Needs::kNothing) return result;
   Tables* tables = Process::get().tables();
@@ -95,11 +103,7 @@ CUresult CallScope::finish(CUresult result) {
   if (context == nullptr) return result;
   if (result == CUDA_SUCCESS) {
     if (needs_ == Needs::kInit) return result;
-    // An execution error that arrived while this call waited belongs to it.
-    if (const int sticky = context->sticky.load(std::memory_order_relaxed))
-      return static_cast<CUresult>(sticky);
-    if (const CUresult kept = take(context->kept); kept != CUDA_SUCCESS) return kept;
-    return take(context->session->kept);
+    return take_kept(*context);
   }
   if (is_sticky(result)) {
     int none = CUDA_SUCCESS;

@@ -176,7 +176,8 @@ CUresult manual_cuCtxSynchronize_v2(CUcontext ctx) {
   if (const int sticky = home_of(context)->sticky.load()) return static_cast<CUresult>(sticky);
   const CallTarget target =
       CallTarget::of(ctx);  // what it exposes must not get a context of another session
-  return call_cuCtxSynchronize(target.session, context->wire_id);
+  const CUresult result = call_cuCtxSynchronize(target.session, context->wire_id);
+  return result == CUDA_SUCCESS ? take_kept(*home_of(context)) : result;
 }
 
 CUresult manual_cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {

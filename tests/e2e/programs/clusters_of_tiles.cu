@@ -85,6 +85,10 @@ CUtensorMap map_of(half* matrix) {
   return map;
 }
 
+__global__ void __cluster_dims__(4, 1, 1) add_blocks(float* sum) {
+  if (threadIdx.x == 0) atomicAdd(sum, 1.0f);
+}
+
 }  // namespace
 
 int main() {
@@ -124,6 +128,13 @@ int main() {
       expected[row / kTile] += static_cast<float>(product);
     }
   }
+  EXPECT(sum == expected);
+
+  // A grid that is no multiple of the clusters: the launch says so, or who waits for it.
+  add_blocks<<<6, 32>>>(sums);
+  const cudaError_t at_launch = cudaGetLastError(), at_end = cudaDeviceSynchronize();
+  EXPECT(at_launch != cudaSuccess || at_end != cudaSuccess);
+  CHECK(cudaMemcpy(sum.data(), sums, kBlocks * sizeof(float), cudaMemcpyDeviceToHost));
   EXPECT(sum == expected);
   std::puts("clusters_of_tiles: right");
   return 0;
