@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -39,6 +40,10 @@ Result<Fd> memory_file(size_t bytes) {
   Fd file = descriptors::make(
       [] { return ::memfd_create("fargpu-host", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (!file.valid()) return system_error("memfd_create", errno);
+  // Where files may not be as large, the system sends SIGXFSZ.
+  struct rlimit most = {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || bytes > most.rlim_cur)
+    return system_error("the limit of file sizes", EFBIG);
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return system_error("ftruncate", errno);
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
