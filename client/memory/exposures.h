@@ -26,9 +26,10 @@ class Exposures {
     return under_way_ == 0;
   }
   // Not for ever: exposing memory may wait for functions of the application, which submit work.
-  void wait_for_others() {
+  // False: some are still under way.
+  bool wait_for_others() {
     std::unique_lock lock(mutex_);
-    fewer_.wait_for(lock, HostCalls::kLongestGate, [this] { return under_way_ == 0; });
+    return fewer_.wait_for(lock, HostCalls::kLongestGate, [this] { return under_way_ == 0; });
   }
 
  private:

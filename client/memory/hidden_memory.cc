@@ -16,8 +16,8 @@ void HiddenMemory::remove(uint64_t base) {
 }
 
 std::optional<uint64_t> HiddenMemory::find(uint64_t address) const {
-  if (address - lowest_.load(std::memory_order_relaxed) >= span_.load(std::memory_order_relaxed))
-    return std::nullopt;
+  const uint64_t lowest = lowest_.load(std::memory_order_acquire);
+  if (address - lowest >= end_.load(std::memory_order_acquire) - lowest) return std::nullopt;
   std::lock_guard lock(mutex_);
   const auto after = regions_.upper_bound(address);
   if (after == regions_.begin()) return std::nullopt;
@@ -27,12 +27,10 @@ std::optional<uint64_t> HiddenMemory::find(uint64_t address) const {
 }
 
 void HiddenMemory::set_bounds() {
-  // A scan at the same time may see one old bound. That is harmless: no work knows yet the memory
-  // that is being hidden at that moment.
   const uint64_t lowest = regions_.empty() ? 0 : regions_.begin()->first;
   const uint64_t end = regions_.empty() ? 0 : regions_.rbegin()->first + regions_.rbegin()->second;
-  lowest_.store(lowest, std::memory_order_relaxed);
-  span_.store(end - lowest, std::memory_order_relaxed);
+  lowest_.store(lowest, std::memory_order_release);
+  end_.store(end, std::memory_order_release);
 }
 
 }  // namespace fargpu::client

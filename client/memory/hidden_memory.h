@@ -20,7 +20,7 @@ class HiddenMemory {
  public:
   void add(uint64_t base, uint64_t bytes);
   void remove(uint64_t base);
-  bool any() const { return span_.load(std::memory_order_relaxed) != 0; }
+  bool any() const { return end_.load(std::memory_order_acquire) != 0; }
   // The region that contains this address.
   std::optional<uint64_t> find(uint64_t address) const;
 
@@ -29,8 +29,8 @@ class HiddenMemory {
   template <typename Found>
   void scan(const void* data, size_t bytes, Found&& found) const {
     if (!any()) return;
-    const uint64_t lowest = lowest_.load(std::memory_order_relaxed);
-    const uint64_t span = span_.load(std::memory_order_relaxed);
+    const uint64_t lowest = lowest_.load(std::memory_order_acquire);
+    const uint64_t span = end_.load(std::memory_order_acquire) - lowest;
     constexpr size_t kWord = sizeof(uint64_t), kAtOnce = 16 * kWord;
     const auto* from = static_cast<const std::byte*>(data);
     const auto word_at = [from](size_t at) {
@@ -60,8 +60,10 @@ class HiddenMemory {
 
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t> regions_;  // base -> bytes; guarded by mutex_
-  // All regions lie in [lowest_, lowest_ + span_). Set under the lock.
-  std::atomic<uint64_t> lowest_{0}, span_{0};
+  // All regions lie in [lowest_, end_). Set under the lock. Whoever reads both while they change
+  // has two that hold every region that was there before and after: if `end_` is the lower one, all
+  // addresses lie between them.
+  std::atomic<uint64_t> lowest_{0}, end_{0};
 };
 
 }  // namespace fargpu::client

@@ -13,11 +13,13 @@ namespace fargpu::client {
 namespace {
 
 // Exposed memory may hold pointers to memory that is hidden yet: lists, tables. That is exposed and
-// sent, too, until nothing new is found.
+// sent, too, until nothing new is found. Every push looks, since what one thread has sent is not
+// new to another.
 CUresult push_all(Session& session) {
   constexpr uint64_t kWord = sizeof(uint64_t);
-  while (session.hidden_memory.any()) {
+  for (;;) {
     std::vector<uint64_t> found;
+    bool is_all = true;  // what has to go last was sent, too
     CUresult result = session.pages.push(
         [&](uint64_t address, std::span<const std::byte> bytes) {
           const size_t skip = (kWord - address % kWord) % kWord;
@@ -27,10 +29,11 @@ CUresult push_all(Session& session) {
             found.push_back(base);
           });
         },
-        [&] { return found.empty() && session.exposures.none(); });
+        [&] { return is_all = found.empty() && session.exposures.none(); });
     if (found.empty()) {
-      if (result != CUDA_SUCCESS || session.exposures.none()) return result;
-      session.exposures.wait_for_others();
+      if (result != CUDA_SUCCESS || (is_all && session.exposures.none())) return result;
+      // What others have exposed may hold further pointers.
+      if (session.exposures.wait_for_others()) continue;
       return session.pages.push();
     }
     for (const uint64_t base : found) {
@@ -39,7 +42,6 @@ CUresult push_all(Session& session) {
     session.exposures.end();
     if (result != CUDA_SUCCESS) return result;
   }
-  return session.pages.push();
 }
 
 void send_values(Session& session) {

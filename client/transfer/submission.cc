@@ -86,15 +86,15 @@ void BeingSent::end() {
 
 Submission::Submission(Session& session, uint16_t context, CUstream stream, unsigned needs)
     : session_(session) {
-  if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kMirrors)) [[unlikely]] {
+  // Managed memory first: what it holds may show further host memory to the device.
+  if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kManagedMemory)) [[unlikely]]
+    use_managed_memory();
+  if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kMirrors)) [[unlikely]]
     use_host_memory(stream);
-    if (result_ != CUDA_SUCCESS) return;
-  }
+  if (result_ != CUDA_SUCCESS) return;
   ResolvedStream resolved;
   result_ = resolve_stream(session, stream, &resolved);
   stream_ = resolved.id;
-  if ((needs & kHostMemory) != 0 && session.observers.any(Observers::kManagedMemory)) [[unlikely]]
-    use_managed_memory();
   if ((needs & kPassing) != 0 && resolved.id == kLegacyStreamId &&
       session.observers.any(Observers::kFunctionsEver))
     return;

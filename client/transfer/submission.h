@@ -57,10 +57,11 @@ class BeingSent {
 // come here: it became a node of a graph in the entry (client/call/capture.h).
 //
 // The constructor does in this order what the work needs, and may wait in 1 and 3:
-//   1. kHostMemory: what the application wrote by now to memory that the worker mirrors is sent,
-//      and the stream waits for deliveries (client/transfer/ordered_copy.h).
+//   1. kHostMemory: managed memory becomes the device's. What the application wrote by now to
+//      memory that the worker mirrors is sent, and the stream waits for deliveries
+//      (client/transfer/ordered_copy.h).
 //   2. The stream is found: a default stream by the current context and thread, another one must be
-//      live. kHostMemory: managed memory becomes the device's.
+//      live.
 //   3. kQueuePlace: it takes a place in the driver's queue of the stream, as soon as there is one.
 //      That comes after 1, because the stream may wait for what was written.
 class Submission {
