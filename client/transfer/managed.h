@@ -12,12 +12,12 @@
 
 #include "client/managed/managed_memory.h"
 #include "client/managed/managed_variables.h"
+#include "client/process/session.h"
 #include "client/transfer/endpoint.h"
 
 namespace fargpu::client {
 
 struct Context;
-class Session;
 
 // `bytes` > 0. CUDA_ERROR_OUT_OF_MEMORY: here, on the device, or of addresses.
 CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attachment attachment,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "generated/server/driver_table.h"
+#include "server/image/mapped_image.h"
 
 namespace fargpu::server {
 
