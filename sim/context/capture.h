@@ -47,7 +47,7 @@ class Capture {
 
   const uint64_t id;
   const CUstreamCaptureMode mode;
-  const uint64_t thread;  // that began it
+  const uint64_t thread;    // that began it
   bool into_given = false;  // its graph is the application's
   bool valid = true;
   std::vector<std::shared_ptr<Stream>> streams;  // that take part; the first one began it
