@@ -223,7 +223,8 @@ bool ImageBroker::make_room_on_disk(Tenant& tenant, uint64_t charge) {
   return true;
 }
 
-void ImageBroker::keep(uint64_t id, uint32_t number, const Sha256Digest& hash, OnKept on_kept) {
+void ImageBroker::keep(uint64_t id, uint32_t number, const Sha256Digest& hash,
+                       const OnKept& on_kept) {
   Upload* const upload = find(id, number);
   if (upload == nullptr || upload->copying || upload->ended) return on_kept(false);
   Session& session = *find(id);

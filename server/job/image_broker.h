@@ -61,7 +61,7 @@ class ImageBroker {
   int begin(uint64_t session, uint32_t upload, uint64_t bytes);
   // The upload is whole. `on_kept` is called once, perhaps at once: the upload has ended, and the
   // image is there; or it is not kept, and the upload goes on until end().
-  void keep(uint64_t session, uint32_t upload, const Sha256Digest& hash, OnKept on_kept);
+  void keep(uint64_t session, uint32_t upload, const Sha256Digest& hash, const OnKept& on_kept);
   void end(uint64_t session, uint32_t upload);
 
   // Of a tenant, for tests: blocks on the disk, and of uploads.
