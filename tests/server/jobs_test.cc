@@ -24,7 +24,7 @@ SessionKey key(int number) {
 }
 
 JobRequest wish(uint32_t gpus = 0, uint64_t memory = 0, std::vector<std::string> devices = {}) {
-  return {{gpus, memory, std::move(devices)}, 0, "host:1 program", "10.0.0.1:1"};
+  return {{gpus, memory, std::move(devices)}, 0, "host:1 program", "10.0.0.1:1", {}};
 }
 
 class JobsTest : public ::testing::Test {
