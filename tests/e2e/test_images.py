@@ -208,6 +208,8 @@ class ImagesOfTheServer(Case):
         with self.daemon("--image-cache", f"{len(self.image) + 8192}") as daemon:
             self.check_loads(daemon, 1)
             self.wait_until_kept(daemon)
+            # A session that lives keeps its image.
+            testing.wait_until(lambda: not daemon.workers(), "its session has ended")
             self.image += b"// another one\n" * 100
             self.check_loads(daemon, 1)
             self.wait_until_kept(daemon)

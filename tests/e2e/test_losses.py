@@ -86,7 +86,7 @@ class Losses(unittest.TestCase):
         cases = (
             (signal.SIGKILL, "its worker was killed by signal 9 (Killed), as the system does when"),
             (signal.SIGTERM, "its worker was killed by signal 15 (Terminated)"),
-            (signal.SIGSEGV, "its worker was killed by signal 11 (Segmentation fault)"),
+            (signal.SIGABRT, "its worker was killed by signal 6 (Aborted)"),
         )
         with testing.Daemon() as daemon:
             for number, why in cases:
