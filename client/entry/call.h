@@ -33,11 +33,11 @@ namespace watchdog {
 struct Slot;
 }
 
-// One call through an exported entry. On the stack of the calling thread.
 // An error that has arrived and that no call has returned: a sticky one, or one that is returned
 // once.
 CUresult take_kept(Context& context);
 
+// One call through an exported entry. On the stack of the calling thread.
 class CallScope {
  public:
   // kHandle: as kContext, but when no context is current, the context of `handle` is for this call.

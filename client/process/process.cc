@@ -29,7 +29,7 @@ namespace {
 
 // Serialises connecting. Constructed again in a forked child, where its owner may not exist.
 alignas(std::mutex) constinit std::mutex connect_mutex;
-constinit std::timed_mutex told_mutex;  // held while a loss is told; the exit waits for it
+constinit std::timed_mutex loss_report_mutex;  // held during a report; the exit waits for it
 bool handlers_installed = false;
 // The text of the last failure that was printed. Not a std::string: it must outlive static
 // destructors.
@@ -245,7 +245,7 @@ bool Process::has_session_left() const {
 }
 
 void Process::tell_lost(const Session& session, const Status& why) {
-  const std::lock_guard lock(told_mutex);
+  const std::lock_guard lock(loss_report_mutex);
   const std::string what = describe_loss(session, why);
   std::fprintf(stderr, "fargpu: the session with %s is lost: %s; %s\n",
                session.settings.server.c_str(), what.c_str(),
@@ -262,7 +262,7 @@ void Process::on_exit() {
   }
   process_exits.store(true, std::memory_order_release);
   constexpr auto kPatience = std::chrono::milliseconds(500);
-  if (told_mutex.try_lock_for(kPatience)) told_mutex.unlock();
+  if (loss_report_mutex.try_lock_for(kPatience)) loss_report_mutex.unlock();
   for_each_session([&](Session& each) {
     if (each.lanes != nullptr) each.lanes->finish(transport::Clock::now() + kPatience);
   });
