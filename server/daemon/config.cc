@@ -176,7 +176,9 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"workers-ahead", number(c.workers_ahead, 0, 64, "a number from 0 to 64")},
       {"silent-worker", duration(c.silent_worker)},
       {"job-grace", duration(c.job_grace)},
-      {"memory-per-session", bytes(c.memory_per_session, 0, UINT64_MAX)},
+      {"max-memory-per-job", bytes(c.max_memory_per_job, 0, UINT64_MAX)},
+      {"memory-per-job", bytes(c.memory_per_job, 0, UINT64_MAX)},
+      {"memory-per-session", bytes(c.memory_per_session, 0, UINT64_MAX)},  // an older name
       {"max-frame", bytes(c.frame.max_body_bytes, 64u << 10, 1u << 30)},
       {"max-bulk", bytes(c.frame.max_bulk_bytes, 64u << 10, 1u << 30)},
       {"image-cache", bytes(c.image_cache_bytes, 1u << 20, UINT64_MAX)},
@@ -278,6 +280,10 @@ Status check_config(const DaemonConfig& config) {
   if (config.tls_cert.empty() != config.tls_key.empty()) {
     return {StatusCode::kInvalidArgument,
             "tls-cert and tls-key belong together: give both or none"};
+  }
+  if (config.max_memory_per_job != 0 && config.memory_per_job > config.max_memory_per_job) {
+    return {StatusCode::kInvalidArgument,
+            "memory-per-job is more than max-memory-per-job, which no job may pass"};
   }
   if (config.hello_deadline.count() <= 0) {
     return {StatusCode::kInvalidArgument, "hello-deadline must be longer than zero"};

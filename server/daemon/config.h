@@ -42,8 +42,10 @@ struct DaemonConfig {
   PlacementLimits placement;
   // after the last session of a job that no `fargpu run` holds
   std::chrono::milliseconds job_grace{30000};
-  // bytes per GPU for a job that asks for none; 0: the whole GPU
-  uint64_t memory_per_session = 0;
+  // of a job on each GPU; 0: the GPU's
+  uint64_t max_memory_per_job = 0;
+  uint64_t memory_per_job = 0;      // of one that asks for none; 0: as much as it may have
+  uint64_t memory_per_session = 0;  // an older name of max_memory_per_job
   wire::FrameLimits frame{1u << 20, 4u << 20};
   uint64_t image_cache_bytes = uint64_t{4} << 30;  // of a tenant
   uint32_t image_tenants = 4;                      // that may keep images

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "common/base/descriptors.h"
 #include "common/base/env.h"
@@ -168,9 +169,11 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
       ->check(CLI::Range(1, 65535));
   app.add_flag("--oversubscribe-memory", c.placement.oversubscribe_memory,
                "the memory limits of a GPU's jobs may add up to more than its memory");
-  bytes("--memory-per-session", c.memory_per_session,
-        "memory limit of a job on each GPU, for all its sessions together, if the job requests "
-        "none; 0: no limit");
+  bytes("--max-memory-per-job", c.max_memory_per_job,
+        "the most memory of each GPU that a job may have, all its sessions together; 0: the GPU's");
+  bytes("--memory-per-job", c.memory_per_job,
+        "memory of a job that asks for none; 0: as much as it may have");
+  bytes("--memory-per-session", c.memory_per_session, "older name of --max-memory-per-job");
   duration("--job-grace", c.job_grace,
            "how long a job without `fargpu run` keeps its GPUs after its last session, for further "
            "processes of the program, unless another job needs them");
@@ -247,6 +250,12 @@ int main(int argc, char** argv) {
   // A level that is none is reported here, and not by each worker.
   if (!fargpu::log::configure("daemon", fargpu::log::Level::kInfo)) ::unsetenv("FARGPU_LOG");
   if (Status status = check_environment(); !status.ok()) return fail(status);
+  if (const uint64_t old = std::exchange(config.memory_per_session, 0); old != 0) {
+    fargpu::log::warn(
+        "event=older-name key=memory-per-session why=\"it is the most that a job may have: "
+        "max-memory-per-job; memory-per-job is for a job that asks for none\"");
+    if (config.max_memory_per_job == 0) config.max_memory_per_job = old;
+  }
 
   allow_more_descriptors();
   fargpu::server::SimSlot slot;  // held until the end

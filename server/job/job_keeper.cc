@@ -10,12 +10,12 @@ namespace fargpu::server {
 using std::chrono::steady_clock;
 
 JobKeeper::JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
-                     const Rules& rules, std::function<void(uint64_t job)> blind)
+                     const Jobs::Rules& rules, std::function<void(uint64_t job)> blind)
     : loop_(loop),
       placement_(placement),
       rules_(rules),
       blind_(std::move(blind)),
-      jobs_(placement, ids, rules.jobs,
+      jobs_(placement, ids, rules,
             [this](const Job& job, Jobs::Change change, const char* why) {
               on_change(job, change, why);
             }),
@@ -32,7 +32,7 @@ void JobKeeper::on_change(const Job& job, Jobs::Change change, const char* why) 
 
 JobRequest JobKeeper::request_of(const HelloRequest& hello, const std::string& peer,
                                  const TenantId& tenant) const {
-  return {hello.placement, rules_.usual_memory, hello.client_name, peer, tenant};
+  return {hello.placement, hello.client_name, peer, tenant};
 }
 
 Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const std::string& peer,
@@ -82,7 +82,7 @@ Status JobKeeper::make_memory(Job& job) {
   if (job.memory) return Status();
   FARGPU_ASSIGN_OR_RETURN(job.memory,
                           JobMemory::create({static_cast<uint32_t>(job.grant.units.size()),
-                                             rules_.jobs.max_sessions, job.grant.memory_bytes}));
+                                             rules_.max_sessions, job.grant.memory_bytes}));
   return Status();
 }
 

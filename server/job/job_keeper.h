@@ -21,14 +21,10 @@ namespace fargpu::server {
 
 class JobKeeper {
  public:
-  struct Rules {
-    Jobs::Rules jobs;
-    uint64_t usual_memory = 0;  // JobRequest
-  };
   // `placement` and `ids` outlive it. `blind`: the data that management sessions of the job show is
   // outdated: it has ended, or got other GPUs.
   JobKeeper(boost::asio::io_context& loop, Placement& placement, IdSequence& ids,
-            const Rules& rules, std::function<void(uint64_t job)> blind = nullptr);
+            const Jobs::Rules& rules, std::function<void(uint64_t job)> blind = nullptr);
 
   const Jobs& jobs() const { return jobs_; }
   const Job* find(uint64_t job) { return jobs_.find(job); }
@@ -60,7 +56,7 @@ class JobKeeper {
 
   boost::asio::io_context& loop_;
   const Placement& placement_;
-  const Rules rules_;
+  const Jobs::Rules rules_;
   const std::function<void(uint64_t job)> blind_;
   Jobs jobs_;
   std::map<uint64_t, std::shared_ptr<JobConnection>> connections_;  // of opened jobs

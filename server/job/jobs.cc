@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/base/parse.h"
+
 namespace fargpu::server {
 namespace {
 
@@ -86,7 +88,14 @@ Result<Grant> Jobs::place(uint64_t job, const PlacementRequest& request) {
 Result<Job*> Jobs::make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
                         Purpose purpose, Time now) {
   PlacementRequest wish = request.placement;
-  if (wish.memory_bytes == 0) wish.memory_bytes = request.usual_memory;
+  const uint64_t most = rules_.most_memory;
+  if (wish.memory_bytes == 0)
+    wish.memory_bytes = rules_.usual_memory != 0 ? rules_.usual_memory : most;
+  if (most != 0 && wish.memory_bytes > most) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{} of each GPU were asked for, and a job may have {} here",
+                              format_bytes(wish.memory_bytes), format_bytes(most)));
+  }
   Job job;
   job.id = ids_.next();
   job.placed = purpose == Purpose::kUse;

@@ -36,7 +36,6 @@ namespace fargpu::server {
 
 struct JobRequest {
   PlacementRequest placement;  // as the client asked
-  uint64_t usual_memory = 0;   // per GPU for one that asks for none; 0: no limit
   std::string client, peer;
   TenantId tenant;
 };
@@ -67,6 +66,8 @@ class Jobs {
   struct Rules {
     uint32_t max_sessions = 256;
     std::chrono::milliseconds grace{30000};
+    // Of a job on each GPU: of one that asks for none, and the most. 0: no limit.
+    uint64_t usual_memory = 0, most_memory = 0;
   };
   enum class Change {
     kPlaced,    // it has its grant

@@ -97,6 +97,18 @@ class Limits(unittest.TestCase):
                 daemon.run(program(), "init", flags=("--memory", "128M")).returncode, 0
             )
 
+    def test_most_memory_of_a_job(self):
+        for name in ("--max-memory-per-job", "--memory-per-session"):
+            with self.subTest(name), testing.Daemon("--sim-memory", "1G", name, "256M") as daemon:
+                done = daemon.run(program(), "init", flags=("--memory", "512M"))
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("a job may have 256.0 MiB here", done.stderr)
+                for flags in ((), ("--memory", "256M")):
+                    done = daemon.run(program(), "init", flags=flags)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                old = "event=older-name" in daemon.log_text()
+                self.assertEqual(old, name == "--memory-per-session")
+
     def test_client_environment_that_makes_no_sense(self):
         with testing.Daemon() as daemon:
             for name, value in (

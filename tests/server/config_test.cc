@@ -19,7 +19,7 @@ TEST(Config, ReadsEveryKindOfValue) {
   DaemonConfig config;
   const Status status = parse(
       "listen = [\"127.0.0.1:0\", \"/tmp/socket\"]\ndriver = \"sim\"\nsim-gpus = "
-      "2\nmemory-per-session = \"8G\"\n"
+      "2\nmax-memory-per-job = \"8G\"\nmemory-per-job = \"1G\"\n"
       "max-bulk = 1048576\nhello-deadline = \"250ms\"\ndrain = 7\noversubscribe-memory = "
       "true\nmax-sessions = 3\n"
       "sim-slot = 31\nworker-open-files = 512\nworker-oom-score = 700\nworker-core-dumps = true\n",
@@ -29,7 +29,8 @@ TEST(Config, ReadsEveryKindOfValue) {
   EXPECT_EQ(config.driver, "sim");
   EXPECT_EQ(config.sim_gpus, 2u);
   EXPECT_EQ(config.sim_slot, 31u);
-  EXPECT_EQ(config.memory_per_session, uint64_t{8} << 30);
+  EXPECT_EQ(config.max_memory_per_job, uint64_t{8} << 30);
+  EXPECT_EQ(config.memory_per_job, uint64_t{1} << 30);
   EXPECT_EQ(config.frame.max_bulk_bytes, 1u << 20);
   EXPECT_EQ(config.hello_deadline, std::chrono::milliseconds(250));
   EXPECT_EQ(config.drain, std::chrono::seconds(7));
@@ -128,6 +129,7 @@ TEST(Config, ChecksWhatFlagsCanBreak) {
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.hello_deadline = std::chrono::milliseconds(0); }));
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.sim_memory = "lots"; }));
   EXPECT_TRUE(broken([](DaemonConfig& c) { c.placement.max_sessions = 0; }));
+  EXPECT_TRUE(broken([](DaemonConfig& c) { c.max_memory_per_job = 1, c.memory_per_job = 2; }));
 }
 
 // What the sample says is right: with every line uncommented it still loads.

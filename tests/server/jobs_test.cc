@@ -24,7 +24,7 @@ SessionKey key(int number) {
 }
 
 JobRequest wish(uint32_t gpus = 0, uint64_t memory = 0, std::vector<std::string> devices = {}) {
-  return {{gpus, memory, std::move(devices)}, 0, "host:1 program", "10.0.0.1:1", {}};
+  return {{gpus, memory, std::move(devices)}, "host:1 program", "10.0.0.1:1", {}};
 }
 
 class JobsTest : public ::testing::Test {
@@ -215,13 +215,23 @@ TEST_F(JobsTest, ASessionThatAsksForSomethingElseThanItsJobHasIsRefused) {
 }
 
 TEST_F(JobsTest, TheServersUsualMemoryIsTheJobs) {
-  JobRequest request = wish();
-  request.usual_memory = kGiB;
-  const uint64_t job = open(request);
-  enter(JobTicket{job, key(7)}, request);
-  enter(JobTicket{job, key(7)}, request);
-  EXPECT_EQ(jobs_.find(job)->grant.memory_bytes, kGiB);
+  Jobs jobs(host_, ids_, {8, seconds(30), kGiB, 4 * kGiB});
+  const uint64_t job = jobs.open(key(7), wish(), kStart).value();
+  EXPECT_TRUE(jobs.enter(JobTicket{job, key(7)}, wish(), kStart).ok());
+  EXPECT_TRUE(jobs.enter(JobTicket{job, key(7)}, wish(), kStart).ok());
+  EXPECT_EQ(jobs.find(job)->grant.memory_bytes, kGiB);
   EXPECT_EQ(host_.load(0).reserved_bytes, kGiB);
+}
+
+TEST_F(JobsTest, NoJobHasMoreThanTheMostMemory) {
+  Jobs jobs(host_, ids_, {8, seconds(30), 0, 4 * kGiB});
+  EXPECT_TRUE(jobs.open(key(1), wish(1, 4 * kGiB), kStart).ok());
+  const uint64_t without = jobs.open(key(2), wish(), kStart).value();
+  EXPECT_EQ(jobs.find(without)->grant.memory_bytes, 4 * kGiB);
+  const Status refused = jobs.enter(std::nullopt, wish(1, 4 * kGiB + 1), kStart).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("a job may have 4.0 GiB here"), std::string::npos)
+      << refused.message();
 }
 
 TEST_F(JobsTest, SlotsAreGivenOutAgain) {

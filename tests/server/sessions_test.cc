@@ -85,7 +85,7 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
     folder_.emplace(std::move(*folder));
     placement_.emplace(inventory_.units, config_.placement);
     keeper_.emplace(loop_, *placement_, ids_,
-                    JobKeeper::Rules{{config_.placement.max_sessions, config_.job_grace}, 0});
+                    Jobs::Rules{config_.placement.max_sessions, config_.job_grace});
     begin(nullptr);
     listeners_.emplace(
         loop_, [this](Fd socket, const std::string& peer) { admit(std::move(socket)); },
