@@ -20,8 +20,8 @@
 #include "client/process/managed_way.h"
 #include "client/program/layout.h"
 #include "client/program/program_file.h"
+#include "client/settings/fetch_mode.h"
 #include "client/settings/job.h"
-#include "client/settings/mapped_mode.h"
 #include "common/base/env.h"
 #include "common/base/fd.h"
 #include "common/transport/rdma/rdma.h"
@@ -218,7 +218,9 @@ int examine_managed_memory() {
   const char* const fetched = way->by_messages ? "on access, also for system calls"
                               : way->is_eager  ? "eager: fetched at every synchronisation"
                                                : "on access, but not for system calls";
-  line(true, "managed", fetched + (" (" + way->why + ")"));
+  const std::string renamed = client::renamed_managed_mode();
+  line(true, "managed",
+       fetched + (" (" + way->why + ")") + (renamed.empty() ? "" : "; " + renamed));
   return kSuccess;
 }
 
@@ -229,7 +231,7 @@ int examine_mapped_memory() {
     line(false, "mapped", mode.status().message());
     return exit_code(mode.status());
   }
-  if (*mode == client::MappedMode::kEager) {
+  if (*mode == client::FetchMode::kEager) {
     line(true, "mapped", "eager: fetched at every synchronisation (FARGPU_MAPPED=eager)");
     return kSuccess;
   }

@@ -14,9 +14,7 @@ struct ManagedWay {
 };
 
 // The mechanism by FARGPU_MANAGED and the system. An error names the variable: the value is
-// malformed, or the system does not support it.
+// malformed.
 Result<ManagedWay> choose_managed_way();
-// The same errors, but userfaultfd is probed only if FARGPU_MANAGED requires it.
-Status check_managed_way();
 
 }  // namespace fargpu::client

@@ -16,9 +16,9 @@
 #include "client/object/context.h"
 #include "client/process/gpu_tools.h"
 #include "client/process/lost_session.h"
-#include "client/process/managed_way.h"
 #include "client/process/session.h"
 #include "client/process/watchdog.h"
+#include "client/settings/fetch_mode.h"
 #include "client/timeline/session_timeline.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
@@ -136,7 +136,6 @@ CUresult Process::connect_locked() {
   log::configure("client", log::Level::kWarn);
   Result<Settings> settings = read_settings();
   Status status = settings.status();
-  if (status.ok()) status = check_managed_way();
   if (status.ok()) {
     auto tables = std::make_unique<Tables>();
     auto made = connect(*tables, *settings);
@@ -147,6 +146,8 @@ CUresult Process::connect_locked() {
       (void)tables.release();
       start_timelines();
       if (limit.count() > 0 && !watchdog::enabled()) watchdog::start(limit);
+      if (const std::string renamed = renamed_managed_mode(); !renamed.empty())
+        log::warn("{}", renamed);
       if (const std::string tool = gpu_tool_of_environment(); !tool.empty())
         log::warn("{}", refusal_of_gpu_tool(tool));
       return CUDA_SUCCESS;

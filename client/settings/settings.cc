@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "client/settings/managed_mode.h"
-#include "client/settings/mapped_mode.h"
+#include "client/settings/fetch_mode.h"
 #include "common/base/env.h"
 #include "common/host/setting_file.h"
 #include "common/transport/spin.h"

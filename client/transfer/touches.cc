@@ -12,7 +12,7 @@
 
 #include "client/entry/call_target.h"
 #include "client/process/process.h"
-#include "client/settings/mapped_mode.h"
+#include "client/settings/fetch_mode.h"
 #include "client/transfer/submission.h"
 #include "common/base/log.h"
 #include "common/host/memory_page.h"

@@ -9,8 +9,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "client/settings/fetch_mode.h"
 #include "client/settings/identities.h"
-#include "client/settings/mapped_mode.h"
 
 namespace fargpu::client {
 namespace {
@@ -156,7 +156,20 @@ TEST_F(Environment, MissingTokenFile) {
   EXPECT_NE(settings.status().message().find("/nonexistent/token"), std::string::npos);
 }
 
-TEST(MappedMode, IsEagerBesideAnAdapterUnlessAsked) {
+TEST_F(Environment, OldNamesOfManagedModesAreRead) {
+  EXPECT_EQ(*read_managed_mode(), FetchMode::kAuto);
+  set("FARGPU_MANAGED", "touched");
+  EXPECT_EQ(*read_managed_mode(), FetchMode::kTouched);
+  EXPECT_EQ(renamed_managed_mode(), "");
+  set("FARGPU_MANAGED", "userfaultfd");
+  EXPECT_EQ(*read_managed_mode(), FetchMode::kTouched);
+  EXPECT_EQ(renamed_managed_mode(), "FARGPU_MANAGED=userfaultfd is FARGPU_MANAGED=touched now");
+  set("FARGPU_MANAGED", "signal");
+  EXPECT_EQ(*read_managed_mode(), FetchMode::kEager);
+  EXPECT_EQ(renamed_managed_mode(), "FARGPU_MANAGED=signal is FARGPU_MANAGED=eager now");
+}
+
+TEST(FetchMode, IsEagerBesideAnAdapterUnlessAsked) {
   std::string folder = testing::TempDir() + "/devices-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::filesystem::path devices = folder;
@@ -172,9 +185,9 @@ TEST(MappedMode, IsEagerBesideAnAdapterUnlessAsked) {
     std::filesystem::remove(devices / name);
   }
   EXPECT_FALSE(has_adapter(devices));
-  EXPECT_EQ(wants_touched(MappedMode::kAuto), !has_adapter());
-  EXPECT_TRUE(wants_touched(MappedMode::kTouched));
-  EXPECT_FALSE(wants_touched(MappedMode::kEager));
+  EXPECT_EQ(wants_touched(FetchMode::kAuto), !has_adapter());
+  EXPECT_TRUE(wants_touched(FetchMode::kTouched));
+  EXPECT_FALSE(wants_touched(FetchMode::kEager));
   std::filesystem::remove_all(devices);
 }
 

@@ -9,12 +9,16 @@ import unittest
 
 import fargpu_testing as testing
 
+MODES = {
+    "served": {"FARGPU_MANAGED": "touched"},
+    "signals": {"FARGPU_TEST_USERFAULTFD": "refused"},
+}
 
-def managed_line(daemon, mode, **options):
+
+def managed_line(daemon, **settings):
     doctor = testing.run(
         [testing.BUILD.fargpu, "doctor", "--server", daemon.server],
-        env=testing.clean_environment(FARGPU_MANAGED=mode),
-        **options,
+        env=testing.clean_environment(**settings),
     )
     (line,) = (each for each in doctor.stdout.splitlines() if " managed " in each)
     return line
@@ -25,21 +29,15 @@ def has_adapter():
     return any(any(pathlib.Path("/dev").glob(name)) for name in names)
 
 
-def is_for_everybody(program):
-    """Whether each user may start it."""
-    program = program.resolve()
-    return all(path.stat().st_mode & 0o001 for path in (program, *program.parents))
-
-
 @testing.not_with_an_older_release("it does not know these values of FARGPU_MANAGED")
 class ManagedMemory(unittest.TestCase):
     def setUp(self):
         self.daemon = testing.Daemon().__enter__()
         self.addCleanup(self.daemon.__exit__, None, None, None)
-        self.is_served = "also for system calls" in managed_line(self.daemon, "touched")
+        self.is_served = "also for system calls" in managed_line(self.daemon, **MODES["served"])
 
     def modes(self):
-        return ("userfaultfd", "signal") if self.is_served else ("signal",)
+        return tuple(MODES) if self.is_served else ("signals",)
 
     def need_served(self):
         if not self.is_served:
@@ -50,7 +48,7 @@ class ManagedMemory(unittest.TestCase):
             testing.BUILD.program("managed_memory_ends"),
             way,
             *more,
-            env=testing.clean_environment(FARGPU_MANAGED=mode),
+            env=testing.clean_environment(**MODES[mode]),
         )
 
     def start_and_lose(self, mode, *more):
@@ -59,7 +57,7 @@ class ManagedMemory(unittest.TestCase):
             testing.BUILD.program("managed_memory_ends"),
             "lost",
             *more,
-            env=testing.clean_environment(FARGPU_MANAGED=mode),
+            env=testing.clean_environment(**MODES[mode]),
             stdin=subprocess.PIPE,
         )
         self.assertEqual(process.stdout.readline(), "ready\n")
@@ -72,44 +70,32 @@ class ManagedMemory(unittest.TestCase):
         return process.returncode, out, errors
 
     def test_which_way(self):
-        for mode, words in (
-            ("signal", "(FARGPU_MANAGED=signal)"),
-            ("eager", "eager: fetched at every synchronisation (FARGPU_MANAGED=eager)"),
-        ):
-            self.assertIn(words, managed_line(self.daemon, mode))
+        refused = MODES["signals"]
+        self.assertIn(
+            "eager: fetched at every synchronisation (FARGPU_MANAGED=eager)",
+            managed_line(self.daemon, FARGPU_MANAGED="eager"),
+        )
+        for mode in ("", "auto", "touched"):
+            line = managed_line(self.daemon, FARGPU_MANAGED=mode, **refused)
+            self.assertRegex(line, "on access, but not for system calls .*userfaultfd")
         if self.is_served:
-            self.assertIn("(userfaultfd)", managed_line(self.daemon, "userfaultfd"))
-            self.assertIn("(userfaultfd)", managed_line(self.daemon, "touched"))
+            self.assertIn("(userfaultfd)", managed_line(self.daemon, **MODES["served"]))
             if not has_adapter():
-                self.assertIn("(userfaultfd)", managed_line(self.daemon, ""))
+                self.assertIn("(userfaultfd)", managed_line(self.daemon))
             else:
-                self.assertIn("this host has an adapter", managed_line(self.daemon, ""))
+                self.assertIn("this host has an adapter", managed_line(self.daemon))
 
-    def test_what_the_system_refuses(self):
-        """Whoever wants it hears why; by default programs go on without it."""
-        user = {}
-        if self.is_served:
-            if os.geteuid() != 0 or os.stat("/dev/userfaultfd").st_mode & 0o006:
-                self.skipTest("nobody here may not serve faults")
-            if read("/proc/sys/vm/unprivileged_userfaultfd") != "0":
-                self.skipTest("every user may serve faults")
-            programs = [testing.BUILD.fargpu, testing.BUILD.program("managed_memory_ends")]
-            if not all(is_for_everybody(program) for program in programs):
-                self.skipTest("another user cannot start what was built")
-            user = {"user": 65534, "extra_groups": []}
-        self.assertRegex(
-            managed_line(self.daemon, "userfaultfd", **user),
-            "^FAIL +managed +FARGPU_MANAGED=userfaultfd: .*userfaultfd",
-        )
-        self.assertIn("not for system calls", managed_line(self.daemon, "touched", **user))
-        done = testing.run(
-            [testing.BUILD.fargpu, "run", "--server", self.daemon.server, "--"]
-            + [testing.BUILD.program("managed_memory_ends"), "blocked"],
-            env=testing.clean_environment(FARGPU_MANAGED="userfaultfd"),
-            **user,
-        )
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("FARGPU_MANAGED=userfaultfd: ", done.stderr)
+    def test_old_names(self):
+        for old, name in (("userfaultfd", "touched"), ("signal", "eager")):
+            line = f"FARGPU_MANAGED={old} is FARGPU_MANAGED={name} now"
+            self.assertIn(line, managed_line(self.daemon, FARGPU_MANAGED=old))
+            done = self.daemon.run(
+                testing.BUILD.program("managed_memory_ends"),
+                "exit",
+                env=testing.clean_environment(FARGPU_MANAGED=old),
+            )
+            self.assertEqual((done.returncode, done.stdout), (0, "ready\n"), done.stderr)
+            self.assertEqual(done.stderr.count(line), 1, done.stderr)
 
     def test_exit_beside_accesses(self):
         for mode in self.modes():
@@ -134,23 +120,18 @@ class ManagedMemory(unittest.TestCase):
 
     def test_system_calls_of_a_lost_server_and_context(self):
         self.need_served()
-        code, out, errors = self.start_and_lose("userfaultfd", "write")
+        code, out, errors = self.start_and_lose("served", "write")
         self.assertEqual((code, out), (0, "write: Bad address\n"), errors)
-        done = self.run_way("error", "userfaultfd")
+        done = self.run_way("error", "served")
         self.assertEqual(done.stdout, "ready\nwrite: Bad address\n", done.stderr)
         self.assertIn("cannot be fetched", done.stderr)
 
     def test_no_handler_is_needed(self):
         self.need_served()
-        done = self.run_way("blocked", "userfaultfd")
+        done = self.run_way("blocked", "served")
         self.assertEqual((done.returncode, done.stdout), (0, "ready\nseen\n"), done.stderr)
-        self.assertEqual(self.run_way("handler", "userfaultfd").stdout, "ready\nnone\n")
-        self.assertEqual(self.run_way("handler", "signal").stdout, "ready\none\n")
-
-
-def read(path):
-    with open(path) as file:
-        return file.read().strip()
+        self.assertEqual(self.run_way("handler", "served").stdout, "ready\nnone\n")
+        self.assertEqual(self.run_way("handler", "signals").stdout, "ready\none\n")
 
 
 if __name__ == "__main__":

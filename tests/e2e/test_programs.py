@@ -224,7 +224,7 @@ class ManagedVariables(OnOneDaemon):
         self.check_right("managed_variables", env=testing.clean_environment(FARGPU_SYNC=1))
 
     def test_by_signals(self):
-        env = testing.clean_environment(FARGPU_MANAGED="signal")
+        env = testing.clean_environment(FARGPU_TEST_USERFAULTFD="refused")
         self.check_right("managed_variables", env=env)
 
     def test_they_come_as_a_whole(self):

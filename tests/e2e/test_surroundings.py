@@ -135,8 +135,8 @@ class Surroundings(unittest.TestCase):
 
     def test_memory_is_never_old_when_everything_is_closed(self):
         """What the GPU has written cannot be fetched any more: it must not read as it was."""
-        for mode in ("auto", "signal"):
-            environment = testing.clean_environment(FARGPU_MANAGED=mode)
+        for refused in (None, "refused"):
+            environment = testing.clean_environment(FARGPU_TEST_USERFAULTFD=refused)
             for closing in (["range=3,899", "range=901,-1"], ["range=901,-1"]):
                 steps = ["load", "written", *closing, "not-old", "wait=1200", "not-old"]
                 self.run_program(*steps, env=environment, preexec_fn=self.limit(1024, 4096))

@@ -2,7 +2,7 @@
 // holds another stream, and while the value that another one waits for is not there. And what host
 // functions write is seen by the kernels behind them, whatever other threads submit.
 // sim: FARGPU_SIM_JITTER=3000
-// again: FARGPU_MANAGED=signal
+// again: FARGPU_TEST_USERFAULTFD=refused
 #include <atomic>
 #include <functional>
 #include <thread>

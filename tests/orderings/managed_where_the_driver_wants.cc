@@ -1,7 +1,7 @@
 // Managed memory is there and keeps its contents where the server's driver takes no wishes for
 // addresses.
 // sim: FARGPU_SIM_WANTED_ADDRESSES=0
-// again: FARGPU_MANAGED=signal
+// again: FARGPU_TEST_USERFAULTFD=refused
 #include <vector>
 
 #include "tests/orderings/check.h"

@@ -21,12 +21,11 @@ inline bool serves_faults_of_writes() {
   return opened >= 0;
 }
 
-// The variable's value is then `userfaultfd`, which fails where it cannot be had. Otherwise the
-// program ends.
+// Faults are then served, also beside an adapter. Otherwise the program ends.
 inline void require_served_faults(const char* variable) {
   if (!serves_faults_of_writes()) {
     note("skipped: the system does not let this process serve its faults (userfaultfd)");
     right();
   }
-  setenv(variable, "userfaultfd", 1);
+  setenv(variable, "touched", 1);
 }

@@ -7,6 +7,7 @@ measures speed: limits only keep a broken build from hanging the test run."""
 import argparse
 import ast
 import atexit
+import ctypes
 import os
 import pathlib
 import re
@@ -134,9 +135,40 @@ WORKER_SHARES_MEMORY = "TSAN_OPTIONS" not in os.environ
 SIMULATOR_CHOOSES_ADDRESSES = not {"ASAN_OPTIONS", "TSAN_OPTIONS"} & os.environ.keys()
 
 
+def refuse_userfaultfd():
+    """From now on the system refuses it to this process and what it starts."""
+    # Loads the number of a system call; the request of an ioctl. 64-bit x86.
+    program = (
+        (0x20, 0, 0, 0),
+        (0x15, 4, 0, 323),  # userfaultfd
+        (0x15, 0, 2, 16),  # ioctl
+        (0x20, 0, 0, 24),
+        (0x15, 1, 0, 0xAA00),  # USERFAULTFD_IOC_NEW
+        (0x06, 0, 0, 0x7FFF0000),
+        (0x06, 0, 0, 0x00050001),  # EPERM
+    )
+    packed = b"".join(struct.pack("=HBBI", *each) for each in program)
+    code = ctypes.create_string_buffer(packed, len(packed))
+    whole = struct.pack("@HP", len(program), ctypes.addressof(code))
+    system = ctypes.CDLL(None, use_errno=True)
+    # No new privileges; a filter of system calls.
+    if system.prctl(38, 1, 0, 0, 0) != 0 or system.prctl(22, 2, whole, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def with_defaults(options):
+    """Of a program to be started. FARGPU_TEST_USERFAULTFD=refused in its environment: it has no
+    userfaultfd."""
+    options.setdefault("env", clean_environment())
+    if options["env"].get("FARGPU_TEST_USERFAULTFD") == "refused":
+        before = options.get("preexec_fn", lambda: None)
+        options["preexec_fn"] = lambda: (before(), refuse_userfaultfd())
+    return options
+
+
 def run(arguments, timeout=LIMIT, **options):
     """Runs to the end; output as text. Signals show as negative codes."""
-    options.setdefault("env", clean_environment())
+    options = with_defaults(options)
     done = subprocess.run(
         [str(a) for a in arguments],
         timeout=timeout,
@@ -342,7 +374,7 @@ class Daemon:
 
     def start(self, *arguments, flags=(), **options):
         """The same without waiting; the caller ends it."""
-        options.setdefault("env", clean_environment())
+        options = with_defaults(options)
         return subprocess.Popen(
             [
                 str(a)
