@@ -18,6 +18,8 @@ namespace {
 // No parameter is larger, and no kernel has more.
 constexpr uint64_t kMaxParameterBytes = 32768;
 constexpr size_t kMaxParameters = 4096;
+// Larger entries are not unpacked to count their variables. CUDA's largest one has 105 MB.
+constexpr uint64_t kMostUnpacked = uint64_t{1} << 30;
 
 // Of a parameter that cannot be read: the kernel is known, and no more.
 void add(KernelLayouts& layouts, std::string_view name, std::optional<ParameterLayout> layout) {
@@ -74,8 +76,7 @@ bool for_each_section(std::string_view elf, See&& see) {
     if (!each) return false;
     if (each->name > names->size()) continue;
     const std::string_view rest = names->substr(each->name);
-    const auto bytes = contents(elf, *each);
-    if (bytes) see(rest.substr(0, rest.find('\0')), *bytes);
+    see(rest.substr(0, rest.find('\0')), *each);
   }
   return true;
 }
@@ -113,11 +114,21 @@ std::optional<ParameterLayout> read_attributes(std::string_view info) {
 
 void read_cubin(std::string_view elf, KernelLayouts& layouts) {
   constexpr std::string_view kPrefix = ".nv.info.";
-  const bool whole = for_each_section(elf, [&](std::string_view name, std::string_view bytes) {
-    if (name.starts_with(kPrefix))
-      add(layouts, name.substr(kPrefix.size()), read_attributes(bytes));
+  const bool whole = for_each_section(elf, [&](std::string_view name, const Section& section) {
+    const auto bytes = contents(elf, section);
+    if (bytes && name.starts_with(kPrefix))
+      add(layouts, name.substr(kPrefix.size()), read_attributes(*bytes));
   });
   if (!whole) layouts.has_more = true;
+}
+
+std::optional<uint64_t> variables_of_cubin(std::string_view elf) {
+  uint64_t sum = 0;
+  const bool whole = for_each_section(elf, [&](std::string_view name, const Section& section) {
+    const bool counts = name.starts_with(".nv.global") || name.starts_with(".nv.constant");
+    if (counts && __builtin_add_overflow(sum, section.bytes, &sum)) sum = UINT64_MAX;
+  });
+  return whole ? std::optional(sum) : std::nullopt;
 }
 
 // --- PTX
@@ -249,28 +260,100 @@ std::string_view line_before(std::string_view text, size_t at) {
   return before.substr(before.rfind('\n') + 1);
 }
 
-// Texts have megabytes: words are looked for, and read one by one only where there are comments of
-// several lines, or quotes before a kernel in its line.
-void read_ptx(std::string_view text, KernelLayouts& layouts) {
-  constexpr std::string_view kEntry = ".entry";
-  text = text.substr(0, text.find('\0'));
-  Words words(text);
-  std::string_view word = words.next();
-  // So does every text begin; another form is not for us.
-  if (word != ".version") layouts.has_more = true;
+// Calls see(words) with the words behind each `keyword`, while it returns true. Texts have
+// megabytes: words are looked for, and read one by one only where there are comments of several
+// lines, or quotes before a keyword in its line.
+template <typename See>
+void for_each(std::string_view text, std::string_view keyword, See&& see) {
   bool one_by_one = text.find("/*") != text.npos;
-  for (size_t at = text.find(kEntry); at != text.npos && !one_by_one;
-       at = text.find(kEntry, at + 1)) {
+  for (size_t at = text.find(keyword); at != text.npos && !one_by_one;
+       at = text.find(keyword, at + 1)) {
     if (at != 0 && is_name(text[at - 1])) continue;
     const std::string_view line = line_before(text, at);
     one_by_one = line.find('"') != line.npos;
     if (one_by_one || line.find("//") != line.npos) continue;
-    Words kernel(text.substr(at));
-    if (kernel.next() == kEntry) read_kernel(kernel, layouts);
+    Words words(text.substr(at));
+    if (words.next() == keyword && !see(words)) return;
   }
   if (!one_by_one) return;
-  for (; !word.empty(); word = words.next())
-    if (word == kEntry) read_kernel(words, layouts);
+  Words words(text);
+  for (std::string_view word = words.next(); !word.empty(); word = words.next())
+    if (word == keyword && !see(words)) return;
+}
+
+void read_ptx(std::string_view text, KernelLayouts& layouts) {
+  text = text.substr(0, text.find('\0'));
+  // So does every text begin; another form is not for us.
+  if (Words(text).next() != ".version") layouts.has_more = true;
+  for_each(text, ".entry", [&layouts](Words& words) {
+    read_kernel(words, layouts);
+    return true;
+  });
+}
+
+// Behind ".global" or ".const": one variable, or several, up to the semicolon. 0 for the space of a
+// parameter's pointer, behind which no variable comes. nullopt: a size that is no plain number.
+std::optional<uint64_t> declared_bytes(Words& words) {
+  uint64_t sum = 0, type = 0, elements = 1, count = 1, in_braces = 0, listed = 1;
+  bool has_extent = true;
+  const auto end_variable = [&] {
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(count, has_extent ? 1 : listed, &count) ||
+        __builtin_mul_overflow(type * elements, count, &bytes) ||
+        __builtin_add_overflow(sum, bytes, &sum))
+      sum = UINT64_MAX;
+    count = listed = 1;
+    has_extent = true;
+  };
+  for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
+    if (word == ";") {
+      end_variable();
+      return sum;
+    }
+    if (word == ".attribute") {
+      while (!word.empty() && word != ")") word = words.next();
+    } else if (word == "{" || word == "}") {
+      in_braces += word == "{" ? 1 : -1;
+    } else if (in_braces != 0) {
+      if (word == ",") ++listed;
+    } else if (word == ",") {
+      if (type == 0) return 0;
+      end_variable();
+    } else if (word == ")" && type == 0) {
+      return 0;
+    } else if (word == ".param" || word == "<") {
+      return type == 0 ? std::optional<uint64_t>(0) : std::nullopt;
+    } else if (word == "[") {
+      word = words.next();
+      if (word == "]") {
+        has_extent = false;
+        continue;
+      }
+      const auto extent = number(word);
+      if (!extent || words.next() != "]") return std::nullopt;
+      if (__builtin_mul_overflow(count, *extent, &count)) count = UINT64_MAX;
+    } else if (const uint64_t bytes = bytes_of_type(word); bytes != 0) {
+      type = bytes;
+    } else if (const uint64_t several = elements_of_vector(word); several != 0) {
+      elements = several;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> variables_of_code(std::string_view code) {
+  if (code.starts_with(kElfMagic)) return variables_of_cubin(code);
+  code = code.substr(0, code.find('\0'));
+  std::optional<uint64_t> sum = 0;
+  for (const std::string_view space : {".global", ".const"}) {
+    for_each(code, space, [&sum](Words& words) {
+      const auto bytes = declared_bytes(words);
+      if (!bytes || __builtin_add_overflow(*sum, *bytes, &*sum)) sum.reset();
+      return sum.has_value();
+    });
+    if (!sum) break;
+  }
+  return sum;
 }
 
 void read_code(std::string_view code, KernelLayouts& layouts) {
@@ -280,9 +363,12 @@ void read_code(std::string_view code, KernelLayouts& layouts) {
     read_ptx(code, layouts);
 }
 
+bool is(const FatbinEntry& entry, EntryKind kind) {
+  return entry.kind == static_cast<uint16_t>(kind);
+}
+
 bool is_code(const FatbinEntry& entry) {
-  return entry.kind == static_cast<uint16_t>(EntryKind::kPtx) ||
-         entry.kind == static_cast<uint16_t>(EntryKind::kCubin);
+  return is(entry, EntryKind::kPtx) || is(entry, EntryKind::kCubin);
 }
 
 }  // namespace
@@ -311,6 +397,38 @@ void read_kernel_layouts(std::span<const std::byte> image, KernelLayouts& layout
     else
       layouts.has_more = true;
   }
+}
+
+std::optional<uint64_t> variable_bytes(std::span<const std::byte> image, unsigned capability) {
+  if (const auto containers = read_prelinked(image); containers.ok() && !containers->empty()) {
+    // The linked one, or all the others.
+    std::optional<uint64_t> linked = variable_bytes(containers->front(), capability), others = 0;
+    for (const auto& container : std::span(*containers).subspan(1)) {
+      const auto bytes = variable_bytes(container, capability);
+      if (!bytes || __builtin_add_overflow(*others, *bytes, &*others)) return std::nullopt;
+    }
+    return linked ? std::optional(std::max(*linked, *others)) : std::nullopt;
+  }
+  const std::string_view code(reinterpret_cast<const char*>(image.data()), image.size());
+  const auto magic = load<uint32_t>(code, 0);
+  if (!magic || *magic != kFatbinMagic) return variables_of_code(code);
+  const auto entries = read_fatbin(image);
+  if (!entries.ok()) return std::nullopt;
+  const auto fits = [capability](const FatbinEntry& entry) {
+    return is(entry, EntryKind::kCubin) && entry.arch / 10 == capability / 10 &&
+           entry.arch <= capability;
+  };
+  const bool has_code = std::ranges::any_of(*entries, fits);
+  uint64_t most = 0;
+  for (const FatbinEntry& entry : *entries) {
+    if (!(has_code ? fits(entry) : is(entry, EntryKind::kPtx))) continue;
+    if (entry.uncompressed_bytes > kMostUnpacked) return std::nullopt;
+    const auto contents = entry_contents(entry);
+    const auto bytes = contents.ok() ? variables_of_code(*contents) : std::nullopt;
+    if (!bytes) return std::nullopt;
+    most = std::max(most, *bytes);
+  }
+  return most;
 }
 
 }  // namespace fargpu

@@ -1,8 +1,10 @@
-// Where a kernel's parameters lie, as its image says. Pure functions over memory of the caller;
-// nothing outside the image is read.
+// What an image says of its kernels' parameters and of its variables. Pure functions over memory of
+// the caller; nothing outside the image is read.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -27,5 +29,10 @@ struct KernelLayouts {
 // Adds what a cubin, a PTX text, a fat binary of them, or a block of fat binaries (prelinked.h)
 // says. Takes about as long as unpacking the image.
 void read_kernel_layouts(std::span<const std::byte> image, KernelLayouts& layouts);
+
+// The device memory of the image's variables and constants on a GPU of that compute capability (90
+// for 9.0): of the entries that a driver may choose, the largest. nullopt: it cannot be told. Takes
+// about as long as unpacking those.
+std::optional<uint64_t> variable_bytes(std::span<const std::byte> image, unsigned capability);
 
 }  // namespace fargpu

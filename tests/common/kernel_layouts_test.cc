@@ -217,5 +217,34 @@ TEST(KernelLayoutsTest, DamagedImages) {
     EXPECT_TRUE(read(text).kernels.at("k").empty()) << text;
 }
 
+uint64_t variables(const std::string& declarations) {
+  const std::string text = ".version 8.0\n.target sm_75\n" + declarations;
+  // UINT64_MAX - 1: it cannot be told.
+  return variable_bytes(std::as_bytes(std::span(text)), 90).value_or(UINT64_MAX - 1);
+}
+
+TEST(VariableBytesTest, OfDeclarationsInPtx) {
+  EXPECT_EQ(variables(".visible .global .align 4 .b8 big[4096];\n"), 4096u);
+  EXPECT_EQ(variables(".global .v4 .f32 a, b[2][3];\n.const .u64 c = 5;\n"), 16 + 96 + 8u);
+  EXPECT_EQ(variables(".global .align 8 .b32 listed[] = {1, 2, {3}};"), 12u);
+  EXPECT_EQ(variables(".global .attribute(.managed) .u16 shared_by_both[10];"), 20u);
+  EXPECT_EQ(variables(".global .b8 huge[9223372036854775807][9223372036854775807];"), UINT64_MAX);
+}
+
+TEST(VariableBytesTest, WordsThatDeclareNoneInPtx) {
+  EXPECT_EQ(variables(R"(// .global .b8 commented[64];
+.visible .entry k(.param .u64 .ptr .global .align 16 p, .param .u64 .ptr
+ .global q) { .shared .b8 s[4096]; ld.global.u32 %r1, [%rd1]; cvta.to.global.u64 %rd1, %rd2; ret; }
+)"),
+            0u);
+  EXPECT_EQ(variables("/* .global .b8 commented[64]; */ .global /* x */ .b8 one[7];"), 7u);
+}
+
+TEST(VariableBytesTest, WhatCannotBeCounted) {
+  for (const char* text : {".global .b8 sum[4*4096];", ".global .b8 many<4096>;",
+                           ".global .b8 endless[4096]", ".global .b8 a[];}\n.global .b8 b[0x10];"})
+    EXPECT_EQ(variables(text), UINT64_MAX - 1) << text;
+}
+
 }  // namespace
 }  // namespace fargpu
