@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "generated/server/context_decode.h"
 #include "generated/server/internal_decode.h"
 #include "server/manual/context_end.h"
 #include "server/manual/manual.h"
@@ -78,11 +79,52 @@ void end_context_when_idle(const LaterReply& later, uint16_t id,
   later.worker().parts().completion.when_idle(id, is_idle);
 }
 
+namespace {
+
+// How much of the device's memory one byte of the limit takes; 0: none.
+uint64_t bytes_of_limit(Worker& worker, CUlimit limit) {
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE) return 1;
+  if (limit != CU_LIMIT_STACK_SIZE) return 0;
+  // A stack for every thread that the device runs at once.
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    const auto device = static_cast<CUdevice>(worker.parts().contexts.current_device());
+    const CUresult result = worker.driver().cuDeviceGetAttribute(&value, which, device);
+    return result == CUDA_SUCCESS ? static_cast<uint64_t>(value) : 0;
+  };
+  return attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
+         attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+}
+
+}  // namespace
+
+Status manual_cuCtxSetLimit(Worker& worker, const Request& request) {
+  return decode_cuCtxSetLimit(worker, request, [&](const auto& given) -> Status {
+    const DriverTable& driver = worker.driver();
+    MemoryAccount& memory = worker.parts().memory;
+    const uint64_t each = bytes_of_limit(worker, given.limit);
+    size_t before = 0;
+    if (each != 0) FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuCtxGetLimit(&before, given.limit));
+    uint64_t more = 0;
+    if (given.value > before && __builtin_mul_overflow(given.value - before, each, &more))
+      return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
+    FARGPU_ANSWER_UNLESS_SUCCESS(memory.grow_context(more));
+    const CUresult result = driver.cuCtxSetLimit(given.limit, given.value);
+    if (result != CUDA_SUCCESS)
+      memory.shrink_context(more);
+    else if (given.value < before)
+      memory.shrink_context((before - given.value) * each);
+    return answer(worker, request, result);
+  });
+}
+
 Status manual_cuCtxSynchronize(Worker& worker, const Request& request) {
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.enter_context(request.header.context));
   const LaterReply later(worker, request);
-  worker.parts().completion.when_idle(
-      request.header.context, [later](CUresult result) { later.send_synchronised(result); });
+  worker.parts().completion.when_idle(request.header.context, [later](CUresult result) {
+    later.worker().parts().memory.settle_kept();
+    later.send_synchronised(result);
+  });
   return Status();
 }
 
@@ -122,6 +164,8 @@ Status manual_fgContextCreate(Worker& worker, const Request& request) {
     if (!is_created_context(given.context))
       return malformed("fgContextCreate", "context id out of range");
     if (!is_device(worker, given.dev)) return answer(worker, request, CUDA_ERROR_INVALID_DEVICE);
+    if (worker.parts().contexts.count() >= kMostContexts)
+      return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     CUcontext context = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuCtxCreate_v2(&context, given.flags, given.dev));
     const CUresult result =

@@ -9,6 +9,8 @@ namespace fargpu::server {
 
 // Ids 1 .. 255 belong to primary contexts, in the order of devices.
 inline constexpr uint32_t kFirstCreatedContext = 256;
+// Of one session, primary ones included: each takes memory of its device, which is not charged.
+inline constexpr size_t kMostContexts = 64;
 inline bool is_created_context(uint32_t id) {
   return id >= kFirstCreatedContext && id <= UINT16_MAX;
 }

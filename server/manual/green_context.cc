@@ -115,6 +115,7 @@ Status manual_fgGreenCreate(Worker& worker, const Request& request) {
     if (given.dev < 0 || given.dev >= contexts.device_count() ||
         contexts.find(primary_context_of(given.dev)) == nullptr)
       return answer(worker, request, CUDA_ERROR_INVALID_CONTEXT);
+    if (contexts.count() >= kMostContexts) return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     CUgreenCtx green = nullptr;
     FARGPU_ANSWER_UNLESS_SUCCESS(
         driver.cuGreenCtxCreate(&green, given.desc, given.dev, given.flags));

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/log.h"
@@ -18,6 +20,7 @@
 #include "server/image/jit_options.h"
 #include "server/image/parameter_layouts.h"
 #include "server/image/session_images.h"
+#include "server/manual/image_variables.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -96,6 +99,7 @@ struct Load {
   std::vector<char> info, errors;
   Handle loaded = nullptr;
   KernelLayouts layouts;
+  std::optional<uint64_t> variables = 0;  // bytes, where they count; nullopt: not known
 };
 
 // Before the driver has it.
@@ -104,12 +108,19 @@ void look_for_printing(Worker& worker, const std::shared_ptr<Load<Handle>>& load
   worker.parts().printing_code.loads(load->image.bytes(), load);
 }
 
-void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult result) {
+// The load has succeeded, and the image is known by its id.
+template <typename Handle>
+void keep_image(Worker& worker, Load<Handle>& load, std::shared_ptr<Variables> variables) {
+  worker.parts().parameter_layouts.learn_image(load.id, std::move(load.layouts));
+  worker.parts().kept_objects.keep(UntilEnded{load.id}, std::move(variables));
+}
+
+void module_loaded(const LaterReply& later, Load<CUmodule>& load, CUresult result,
+                   const std::shared_ptr<Variables>& variables) {
   Worker& worker = later.worker();
   if (result == CUDA_SUCCESS) {
     result = later.add(rpc::HandleKind::kModule, load.id, load.loaded);
-    if (result == CUDA_SUCCESS)
-      worker.parts().parameter_layouts.learn_image(load.id, std::move(load.layouts));
+    if (result == CUDA_SUCCESS) keep_image(worker, load, variables);
     // An id in use: the client's mistake. With a context that has ended the module has gone, too.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
       worker.driver().cuModuleUnload(load.loaded);
@@ -239,8 +250,9 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
     load->add_logs(given.infoLogBytes, given.errorLogBytes);
     look_for_printing(worker, load);
     const LaterReply later(worker, request);
-    with_memory(
-        worker,
+    const size_t device = worker.parts().contexts.current_device();
+    with_variables(
+        later, load, device, device + 1,
         [later, load](const Finished& done) {
           SessionParts& parts = later.worker().parts();
           const uint16_t context = later.header().context;
@@ -254,7 +266,9 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
               },
               done);
         },
-        [later, load](CUresult result) { module_loaded(later, *load, result); });
+        [later, load](CUresult result, const std::shared_ptr<Variables>& variables) {
+          module_loaded(later, *load, result, variables);
+        });
     return Status();
   });
 }
@@ -275,8 +289,8 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     if (load->image.data() == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);
     look_for_printing(worker, load);
     const LaterReply later(worker, request);
-    with_memory(
-        worker,
+    with_variables(
+        later, load, 0, static_cast<size_t>(worker.parts().contexts.device_count()),
         [later, load](const Finished& done) {
           later.worker().parts().completion.off_thread(
               later.header().context,
@@ -288,12 +302,12 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
               },
               done);
         },
-        [later, load](CUresult result) {
+        [later, load](CUresult result, const std::shared_ptr<Variables>& variables) {
           Worker& worker = later.worker();
           if (result == CUDA_SUCCESS) {
             result = worker.add(rpc::HandleKind::kLibrary, load->id, load->loaded, 0);
             if (result == CUDA_SUCCESS)
-              worker.parts().parameter_layouts.learn_image(load->id, std::move(load->layouts));
+              keep_image(worker, *load, variables);
             else
               worker.driver().cuLibraryUnload(load->loaded);
           }

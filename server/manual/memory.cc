@@ -35,6 +35,7 @@ Status answer_memory_info(Worker& worker, const Request& request) {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   FARGPU_ANSWER_UNLESS_SUCCESS(worker.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes));
+  worker.parts().memory.settle_kept();
   if (const uint64_t limit = worker.parts().memory.limit(); limit != 0) {
     const uint64_t used = worker.parts().memory.used();
     total_bytes = std::min<uint64_t>(total_bytes, limit);

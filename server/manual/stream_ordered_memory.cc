@@ -18,6 +18,7 @@ Status allocate(Worker& worker, const Request& request, CUdevice device, uint64_
     return answer(worker, request, result);
   }
   memory.remember_pool_memory(pointer, bytes, device);
+  memory.settle(static_cast<size_t>(device));
   rpc::Responder::Frame frame(worker.responder(), request.header, schema::fixed_bytes<Results>());
   frame.init<Results>().setDptr(pointer);
   return frame.send(CUDA_SUCCESS);
@@ -31,6 +32,7 @@ Status manual_cuMemAllocAsync(Worker& worker, const Request& request) {
     const uint16_t owner = worker.parts().handles.context_of(given.hStream_id);
     const CUdevice device =
         worker.parts().contexts.device_of(owner != 0 ? owner : request.header.context);
+    worker.parts().memory.pools().use_default(static_cast<size_t>(device));
     return allocate<schema::CuMemAllocAsyncResults>(
         worker, request, device, given.bytesize, [&](CUdeviceptr* pointer) {
           return worker.driver().cuMemAllocAsync(pointer, given.bytesize, given.hStream);
@@ -63,7 +65,20 @@ Status manual_cuMemPoolCreate(Worker& worker, const Request& request) {
       worker.driver().cuMemPoolDestroy(pool);
       return refused_id(worker, request, "cuMemPoolCreate", added);
     }
+    if (on_device)
+      worker.parts().memory.pools().add(pool, static_cast<size_t>(properties.location.id));
     return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
+Status manual_cuMemPoolDestroy(Worker& worker, const Request& request) {
+  return decode_cuMemPoolDestroy(worker, request, [&](const auto& given) -> Status {
+    FARGPU_NEEDS_DRIVER(cuMemPoolDestroy);
+    if (given.pool == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
+    const size_t device = worker.parts().handles.find(given.pool_id)->device;
+    const CUresult result = worker.parts().memory.pools().destroy(given.pool, device);
+    if (result == CUDA_SUCCESS) worker.remove(given.pool_id);
+    return answer(worker, request, result);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "server/memory/memory_account.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -9,11 +10,27 @@ namespace fargpu::server {
 
 CUresult MemoryAccount::charge(CUdevice device, uint64_t bytes) {
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
-  const CUresult result = ledger_.charge(static_cast<size_t>(device), bytes);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && limit() != 0)
-    refused_ = {static_cast<size_t>(device), bytes};
+  const auto index = static_cast<size_t>(device);
+  CUresult result = ledger_.charge(index, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && index < used_on_devices().size()) {
+    // A driver without memory, too, takes what pools keep.
+    pools_.trim(index);
+    settle(index);
+    result = ledger_.charge(index, bytes);
+  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && limit() != 0) refused_ = {index, bytes};
   publish();
   return result;
+}
+
+void MemoryAccount::settle(size_t device) {
+  ledger_.settle(device, pools_.reserved(device));
+  publish();
+}
+
+void MemoryAccount::settle_kept() {
+  for (size_t device = 0; device < used_on_devices().size(); ++device)
+    if (ledger_.kept(device) != 0) settle(device);
 }
 
 // What the worker writes there appears on the program's stderr, before the call with the error
@@ -122,8 +139,24 @@ void MemoryAccount::memgeneric_ended(const ObjectEnd& end) {
   refund(physical_.released(reinterpret_cast<uint64_t>(end.handle)));
 }
 
+CUresult MemoryAccount::grow_context(uint64_t bytes) {
+  const CUresult result = charge(bytes);
+  if (result == CUDA_SUCCESS) of_contexts_[contexts_.current()] += bytes;
+  return result;
+}
+
+// Never below what it was made with, which is not charged.
+void MemoryAccount::shrink_context(uint64_t bytes) {
+  uint64_t& grown = of_contexts_[contexts_.current()];
+  bytes = std::min(bytes, grown);
+  grown -= bytes;
+  refund(bytes);
+}
+
 void MemoryAccount::context_ended(const ContextEnd& end) {
   ledger_.forget_context(end.id);
+  if (const auto grown = of_contexts_.extract(end.id); !grown.empty())
+    ledger_.refund(static_cast<size_t>(contexts_.device_of(end.id)), grown.mapped());
   publish();
 }
 

@@ -18,6 +18,7 @@
 #include "server/memory/array_mappings.h"
 #include "server/memory/direct_memory.h"
 #include "server/memory/physical_memory.h"
+#include "server/memory/pool_reserves.h"
 #include "server/object/ledger.h"
 #include "server/object/object_end.h"
 
@@ -26,13 +27,18 @@ namespace fargpu::server {
 class MemoryAccount {
  public:
   // `published`: the session's memory on all its GPUs, for the daemon. All outlive this.
-  MemoryAccount(Ledger ledger, const Contexts& contexts, DirectMemory& direct,
-                std::atomic<uint64_t>& published)
-      : ledger_(std::move(ledger)), contexts_(contexts), direct_(direct), published_(published) {}
+  MemoryAccount(const DriverTable& driver, Ledger ledger, const Contexts& contexts,
+                DirectMemory& direct, std::atomic<uint64_t>& published)
+      : ledger_(std::move(ledger)),
+        pools_(driver, ledger_.used_on_devices().size()),
+        contexts_(contexts),
+        direct_(direct),
+        published_(published) {}
   MemoryAccount(const MemoryAccount&) = delete;
   MemoryAccount& operator=(const MemoryAccount&) = delete;
 
-  // Before an allocation. OUT_OF_MEMORY: over the limit; INVALID_DEVICE: not one of the session's.
+  // Before an allocation. OUT_OF_MEMORY: over the limit, also without what pools keep;
+  // INVALID_DEVICE: not one of the session's.
   CUresult charge(CUdevice device, uint64_t bytes);
   void refund(size_t device, uint64_t bytes);
   // The last allocation that the job's limit refused is said on the program's stderr, once in a
@@ -48,6 +54,10 @@ class MemoryAccount {
   void remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
   // It was freed.
   void forget(CUdeviceptr pointer);
+  PoolReserves& pools() { return pools_; }
+  // What pools keep is charged, too; asks them where that may have changed.
+  void settle(size_t device);
+  void settle_kept();
   // Memory of a graph is charged as long as the graph lives. Memory that a launch has left
   // allocated and that has not been freed outlives the graph and stays charged.
   void left_by_graph(CUdeviceptr pointer);
@@ -94,6 +104,10 @@ class MemoryAccount {
     arrays_[id] = {contexts_.current_device(), bytes};
   }
 
+  // The current context's own memory grows or shrinks: the heap of device code and the like.
+  CUresult grow_context(uint64_t bytes);
+  void shrink_context(uint64_t bytes);
+
   void array_ended(const ObjectEnd& end);
   void mipmappedarray_ended(const ObjectEnd& end) { array_ended(end); }
   void memgeneric_ended(const ObjectEnd& end);
@@ -104,8 +118,8 @@ class MemoryAccount {
     return ledger_.find(address, bytes);
   }
   DirectMemory& direct() { return direct_; }
-  // The memory limit of the session's job per GPU (0: no limit) and has taken on the current
-  // context's.
+  // The memory limit of the session's job per GPU (0: no limit) and what the job has taken on the
+  // current context's.
   uint64_t limit() const { return ledger_.limit(); }
   uint64_t used() const { return ledger_.used_by_job(contexts_.current_device()); }
   // By this session alone, device by device.
@@ -123,10 +137,12 @@ class MemoryAccount {
   };
 
   Ledger ledger_;
+  PoolReserves pools_;
   std::optional<Charge> refused_;
   bool told_limit_ = false;
-  std::unordered_map<uint64_t, Charge> arrays_;  // by id
-  std::set<CUdeviceptr> left_;                   // by graphs, and not freed
+  std::unordered_map<uint64_t, Charge> arrays_;         // by id
+  std::unordered_map<uint16_t, uint64_t> of_contexts_;  // their own memory
+  std::set<CUdeviceptr> left_;                          // by graphs, and not freed
   PhysicalMemory physical_;
   ArrayMappings array_mappings_{physical_};
   SharedEnded shared_ended_;

@@ -32,14 +32,30 @@ void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16
   // The driver gave the address out again: what was there has gone without our notice.
   forget(pointer);
   allocations_[pointer] = {bytes, device, context};
+  if (context == 0) pools_[device].allocated += bytes;
 }
 
 bool Ledger::forget(CUdeviceptr pointer) {
   const auto found = allocations_.find(pointer);
   if (found == allocations_.end()) return false;
-  refund(found->second.device, found->second.bytes);
+  give_back(found->second);
   allocations_.erase(found);
   return true;
+}
+
+void Ledger::give_back(const Allocation& allocation) {
+  if (allocation.context != 0) return refund(allocation.device, allocation.bytes);
+  Pools& pools = pools_[allocation.device];
+  pools.allocated -= allocation.bytes;
+  pools.kept += allocation.bytes;
+}
+
+void Ledger::settle(size_t device, uint64_t reserved) {
+  Pools& pools = pools_[device];
+  const uint64_t kept = reserved - std::min(reserved, pools.allocated);
+  if (kept < pools.kept) refund(device, pools.kept - kept);
+  if (kept > pools.kept) take_over(device, kept - pools.kept);
+  pools.kept = kept;
 }
 
 void Ledger::forget_context(uint16_t context) {
@@ -73,8 +89,7 @@ void Ledger::end_free(FreeId id, CUdeviceptr pointer, bool freed) {
     return id != 0 ? free.id == id : free.pointer == pointer && !free.gone;
   });
   if (ended == frees_.end()) return;
-  const auto& [bytes, device, context] = ended->allocation;
-  if (!ended->gone && freed) refund(device, bytes);
+  if (!ended->gone && freed) give_back(ended->allocation);
   if (!ended->gone && !freed) allocations_.emplace(pointer, ended->allocation);
   ended->gone = true;
   if (id != 0) frees_.erase(ended);

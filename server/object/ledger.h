@@ -24,7 +24,7 @@ class Ledger {
   // `limit_bytes` per device; 0: no limit. `job`, which outlives the ledger, has the same limit;
   // null: the session is alone.
   Ledger(size_t devices, uint64_t limit_bytes, JobMemory* job = nullptr)
-      : limit_(limit_bytes), used_(devices, 0), job_(job) {}
+      : limit_(limit_bytes), used_(devices, 0), pools_(devices), job_(job) {}
 
   // OUT_OF_MEMORY when the limit would be passed; INVALID_DEVICE for a device that is not the
   // session's.
@@ -34,7 +34,7 @@ class Ledger {
   void take_over(size_t device, uint64_t bytes);
 
   // Device memory by address: charged before, refunded when forgotten. `context`: the handle of its
-  // free; 0: no context (memory of a pool).
+  // free; 0: no context. That is memory of a pool, which keeps it: it stays charged until settle().
   void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
   // False for an address that is not the start of an allocation.
   bool forget(CUdeviceptr pointer);
@@ -59,6 +59,11 @@ class Ledger {
   // The one that holds all of [address, address + bytes); nullopt: none does.
   std::optional<AllocationAt> find(CUdeviceptr address, uint64_t bytes) const;
 
+  // The pools of the device have so many bytes from the driver: what is not allocated is charged as
+  // kept from now on, regardless of the limit.
+  void settle(size_t device, uint64_t reserved);
+  uint64_t kept(size_t device) const { return pools_[device].kept; }
+
   uint64_t limit() const { return limit_; }
   uint64_t used(size_t device) const { return device < used_.size() ? used_[device] : 0; }
   const std::vector<uint64_t>& used_on_devices() const { return used_; }
@@ -81,8 +86,16 @@ class Ledger {
     Allocation allocation;
     bool gone = false;  // and refunded
   };
+  // Of the pools of a device.
+  struct Pools {
+    uint64_t allocated = 0, kept = 0;
+  };
+  // The driver has it back, or a pool.
+  void give_back(const Allocation& allocation);
+
   const uint64_t limit_;
   std::vector<uint64_t> used_;
+  std::vector<Pools> pools_;
   JobMemory* const job_;
   std::map<CUdeviceptr, Allocation> allocations_;
   // Each is a call that some thread of the client waits for, so they are few.

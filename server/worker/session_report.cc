@@ -18,6 +18,7 @@ bool SessionWorker::idle() {
 
 WorkerReport SessionWorker::report() {
   WorkerReport report;
+  parts_.memory.settle_kept();
   report.memory_bytes = parts_.memory.used_on_devices();
   for (const uint16_t context : parts_.contexts.ids()) {
     ++report.contexts;

@@ -128,6 +128,20 @@ class Sessions(unittest.TestCase):
                     done = daemon.run(program, how, flags=("--memory", "256M"))
                     self.assertEqual(done.stdout.split(), [str(made)], done.stderr)
 
+    @testing.not_with_an_older_release("its limit does not hold there")
+    def test_all_memory_of_the_device_counts(self):
+        program = testing.BUILD.program("limited_memory")
+        with testing.Daemon() as daemon:
+            for what, taken in (
+                *((what, 4) for what in ("variables", "library", "heap", "printf")),
+                ("stack", 1),
+                *((what, 4) for what in ("kept", "waiting", "destroyed")),
+            ):
+                with self.subTest(what):
+                    done = daemon.run(program, what, flags=("--memory", "300M"))
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(done.stdout.split(), [str(taken)], done.stderr)
+
     def test_wanted_devices(self):
         program = testing.BUILD.program("memory_report")
         with testing.Daemon(gpus=3) as daemon:

@@ -309,6 +309,22 @@ TEST(Ledger, MemoryOfNoContextOutlivesAllOfThem) {
   EXPECT_EQ(ledger.used(0), 300u);
 }
 
+TEST(Ledger, WhatPoolsKeepIsChargedUntilTheyGiveItBack) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
+  ledger.remember(0x1000, 300, 0, 0);
+  ledger.settle(0, 320);  // in pieces of the driver's
+  EXPECT_EQ(ledger.used(0), 320u);
+  ledger.forget(0x1000);
+  EXPECT_EQ(ledger.used(0), 320u);
+  EXPECT_EQ(ledger.charge(0, 700), CUDA_ERROR_OUT_OF_MEMORY);
+  ledger.settle(0, 320);
+  EXPECT_EQ(ledger.kept(0), 320u);
+  ledger.settle(0, 0);
+  EXPECT_EQ(ledger.used(0), 0u);
+  EXPECT_EQ(ledger.charge(0, 1000), CUDA_SUCCESS);
+}
+
 using Refunds = PhysicalMemory::Refunds;
 
 TEST(PhysicalMemory, GoesWithItsLastHandleOrMappingToItsDevice) {
