@@ -80,7 +80,8 @@ Status manual_fgPoolImportMemory(Worker& worker, const Request& request) {
     FARGPU_NEEDS_DRIVER(cuMemPoolImportPointer);
     if (given.pool == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     const LaterReply later(worker, request);
-    const auto import = [later, id = given.pool_id](CUresult result, const ExportHandle&,
+    const auto import = [later, id = given.pool_id](CUresult result,
+                                                    const ExportHandle& export_handle,
                                                     const PeerAnswer& answer, const Fd&) {
       Worker& worker = later.worker();
       void* pool = nullptr;
@@ -96,6 +97,8 @@ Status manual_fgPoolImportMemory(Worker& worker, const Request& request) {
                                                         &native);
       }
       if (result != CUDA_SUCCESS) return later.send(result);
+      worker.parts().sharing.opened_memory(
+          export_handle, address, worker.parts().handles.find(id)->device, answer.bytes, 0);
       rpc::Responder::Frame frame(worker.responder(), later.header(),
                                   schema::fixed_bytes<schema::FgPoolImportMemoryResults>());
       auto results = frame.init<schema::FgPoolImportMemoryResults>();

@@ -80,7 +80,8 @@ Status manual_fgIpcOpenMemory(Worker& worker, const Request& request) {
   return decode_fgIpcOpenMemory(worker, request, [&](const auto& given) {
     FARGPU_NEEDS_DRIVER(cuIpcOpenMemHandle_v2);
     const LaterReply later(worker, request);
-    const auto open = [later, flags = given.flags](CUresult result, const ExportHandle&,
+    const auto open = [later, flags = given.flags](CUresult result,
+                                                   const ExportHandle& export_handle,
                                                    const PeerAnswer& answer, const Fd&) {
       Worker& worker = later.worker();
       const DriverTable& driver = worker.driver();
@@ -101,6 +102,8 @@ Status manual_fgIpcOpenMemory(Worker& worker, const Request& request) {
         driver.cuIpcCloseMemHandle(address);
         return later.send(result);
       }
+      worker.parts().sharing.opened_memory(export_handle, address, static_cast<size_t>(device),
+                                           bytes, later.header().context);
       rpc::Responder::Frame frame(worker.responder(), later.header(),
                                   schema::fixed_bytes<schema::FgIpcOpenMemoryResults>());
       auto results = frame.init<schema::FgIpcOpenMemoryResults>();
@@ -124,7 +127,10 @@ Status manual_fgIpcCloseMemory(Worker& worker, const Request& request) {
         [&driver = worker.driver(), address = given.address] {
           return driver.cuIpcCloseMemHandle(address);
         },
-        [later](CUresult result) { later.send(result); });
+        [later, address = given.address](CUresult result) {
+          if (result == CUDA_SUCCESS) later.worker().parts().memory.closed(address);
+          later.send(result);
+        });
     return Status();
   });
 }

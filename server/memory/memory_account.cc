@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "common/base/parse.h"
@@ -31,6 +32,14 @@ void MemoryAccount::settle(size_t device) {
 void MemoryAccount::settle_kept() {
   for (size_t device = 0; device < used_on_devices().size(); ++device)
     if (ledger_.kept(device) != 0) settle(device);
+}
+
+void MemoryAccount::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_) return;
+  settle_kept();
+  pause_ = std::min(2 * pause_, kLongestPause);
+  next_look_ = ledger_.keeps() ? now + pause_ : std::chrono::steady_clock::time_point::max();
 }
 
 // What the worker writes there appears on the program's stderr, before the call with the error
@@ -69,6 +78,45 @@ void MemoryAccount::take_over(uint64_t shared, size_t device, uint64_t bytes) {
   publish();
 }
 
+uint64_t MemoryAccount::opened(CUdeviceptr pointer, size_t device, uint64_t bytes,
+                               uint16_t context) {
+  Opened& opened = opened_[pointer];
+  if (opened.times++ == 0) opened = {++last_opened_, device, bytes, context, 1};
+  return opened.number;
+}
+
+MemoryAccount::OpenedMemory::iterator MemoryAccount::close_opened(OpenedMemory::iterator entry) {
+  if (entry->second.charged) refund(entry->second.device, entry->second.bytes);
+  return opened_.erase(entry);
+}
+
+void MemoryAccount::closed(CUdeviceptr pointer) {
+  const auto found = opened_.find(pointer);
+  if (found != opened_.end() && --found->second.times == 0) close_opened(found);
+}
+
+const MemoryAccount::Opened* MemoryAccount::find_opened(uint64_t number) const {
+  const auto found = std::ranges::find_if(
+      opened_, [number](const auto& each) { return each.second.number == number; });
+  return found == opened_.end() ? nullptr : &found->second;
+}
+
+void MemoryAccount::take_over_opened(uint64_t number) {
+  auto* const opened = const_cast<Opened*>(find_opened(number));
+  if (opened == nullptr || std::exchange(opened->charged, true)) return;
+  ledger_.take_over(opened->device, opened->bytes);
+  publish();
+}
+
+void MemoryAccount::freed(CUdeviceptr pointer) {
+  if (freed_) freed_(pointer);
+  if (pause_ != kFirstPause && ledger_.keeps()) {
+    pause_ = kFirstPause;
+    next_look_ = std::chrono::steady_clock::now() + pause_;
+  }
+  if (const auto found = opened_.find(pointer); found != opened_.end()) close_opened(found);
+}
+
 void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
   direct_.forget(pointer, bytes);  // what was there may have gone without our notice
   ledger_.remember(pointer, bytes, device, context);
@@ -88,6 +136,7 @@ void MemoryAccount::forget(CUdeviceptr pointer) {
   if (const auto gone = ledger_.find(pointer, 1)) direct_.forget(gone->base, gone->bytes);
   ledger_.forget(pointer);
   left_.erase(pointer);
+  freed(pointer);
   publish();
 }
 
@@ -124,8 +173,9 @@ MemoryAccount::Free MemoryAccount::begin_free(CUdeviceptr pointer) {
   return free;
 }
 
-void MemoryAccount::end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed) {
-  ledger_.end_free(id, pointer, freed);
+void MemoryAccount::end_free(Ledger::FreeId id, CUdeviceptr pointer, bool is_free) {
+  ledger_.end_free(id, pointer, is_free);
+  if (is_free) freed(pointer);
   publish();
 }
 
@@ -155,6 +205,8 @@ void MemoryAccount::shrink_context(uint64_t bytes) {
 
 void MemoryAccount::context_ended(const ContextEnd& end) {
   ledger_.forget_context(end.id);
+  for (auto each = opened_.begin(); each != opened_.end();)
+    each = each->second.context == end.id ? close_opened(each) : std::next(each);
   if (const auto grown = of_contexts_.extract(end.id); !grown.empty())
     ledger_.refund(static_cast<size_t>(contexts_.device_of(end.id)), grown.mapped());
   publish();

@@ -6,9 +6,11 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -58,6 +60,11 @@ class MemoryAccount {
   // What pools keep is charged, too; asks them where that may have changed.
   void settle(size_t device);
   void settle_kept();
+  // After frees: streams reach them, and pools give memory back, without a call. look() is to be
+  // called at next_look(); the pause between looks grows from kFirstPause to kLongestPause.
+  void look();
+  std::chrono::steady_clock::time_point next_look() const { return next_look_; }
+  static constexpr std::chrono::milliseconds kFirstPause{20}, kLongestPause{5000};
   // Memory of a graph is charged as long as the graph lives. Memory that a launch has left
   // allocated and that has not been freed outlives the graph and stays charged.
   void left_by_graph(CUdeviceptr pointer);
@@ -69,7 +76,7 @@ class MemoryAccount {
     std::vector<DirectMemory::Registration> registered;
   };
   Free begin_free(CUdeviceptr pointer);
-  void end_free(Ledger::FreeId id, CUdeviceptr pointer, bool freed);
+  void end_free(Ledger::FreeId id, CUdeviceptr pointer, bool is_free);
 
   // Physical memory, charged before.
   void created(uint64_t handle, size_t device, uint64_t bytes) {
@@ -82,6 +89,15 @@ class MemoryAccount {
   PhysicalMemory& physical() { return physical_; }
   // Imported memory is this session's to pay for, also beyond the limit.
   void take_over(uint64_t shared, size_t device, uint64_t bytes);
+
+  // The same for allocations of others that this session has opened, until closed() as often, or
+  // forget(), or the end of `context` (0: of none). A number for take_over_opened().
+  uint64_t opened(CUdeviceptr pointer, size_t device, uint64_t bytes, uint16_t context);
+  void closed(CUdeviceptr pointer);
+  void take_over_opened(uint64_t number);
+  bool is_open(uint64_t number) const { return find_opened(number) != nullptr; }
+  // An allocation of this session's has been freed.
+  void when_freed(std::function<void(CUdeviceptr)> freed) { freed_ = std::move(freed); }
 
   void retained(uint64_t handle, uint64_t address) { physical_.retained(handle, address); }
   void mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
@@ -135,6 +151,18 @@ class MemoryAccount {
     size_t device;
     uint64_t bytes;
   };
+  struct Opened {
+    uint64_t number = 0;
+    size_t device = 0;
+    uint64_t bytes = 0;
+    uint16_t context = 0;
+    unsigned times = 0;
+    bool charged = false;
+  };
+  using OpenedMemory = std::map<CUdeviceptr, Opened>;
+  const Opened* find_opened(uint64_t number) const;
+  OpenedMemory::iterator close_opened(OpenedMemory::iterator entry);
+  void freed(CUdeviceptr pointer);
 
   Ledger ledger_;
   PoolReserves pools_;
@@ -146,6 +174,11 @@ class MemoryAccount {
   PhysicalMemory physical_;
   ArrayMappings array_mappings_{physical_};
   SharedEnded shared_ended_;
+  std::chrono::steady_clock::time_point next_look_ = std::chrono::steady_clock::time_point::max();
+  std::chrono::milliseconds pause_ = kLongestPause;
+  OpenedMemory opened_;
+  uint64_t last_opened_ = 0;
+  std::function<void(CUdeviceptr)> freed_;
   const Contexts& contexts_;
   DirectMemory& direct_;
   std::atomic<uint64_t>& published_;

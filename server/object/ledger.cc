@@ -50,6 +50,10 @@ void Ledger::give_back(const Allocation& allocation) {
   pools.kept += allocation.bytes;
 }
 
+bool Ledger::keeps() const {
+  return std::ranges::any_of(pools_, [](const Pools& pools) { return pools.kept != 0; });
+}
+
 void Ledger::settle(size_t device, uint64_t reserved) {
   Pools& pools = pools_[device];
   const uint64_t kept = reserved - std::min(reserved, pools.allocated);

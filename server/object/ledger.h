@@ -63,6 +63,8 @@ class Ledger {
   // kept from now on, regardless of the limit.
   void settle(size_t device, uint64_t reserved);
   uint64_t kept(size_t device) const { return pools_[device].kept; }
+  // On any device.
+  bool keeps() const;
 
   uint64_t limit() const { return limit_; }
   uint64_t used(size_t device) const { return device < used_.size() ? used_[device] : 0; }

@@ -12,6 +12,11 @@ Sharing::Sharing(const Core& core, MemoryAccount& memory, const ShareSetup& setu
     : core_(core), memory_(memory), links_(setup.links), self_(setup.self) {
   memory_.when_shared_ended(
       [this](const PhysicalMemory::Refund& ended) { return memory_ended(ended); });
+  memory_.when_freed([this](CUdeviceptr pointer) {
+    if (exported_.empty()) return;
+    end_export({SharedKind::kIpcMemory, pointer});
+    end_export({SharedKind::kPoolMemory, pointer});
+  });
   if (links_ == nullptr) return;
   links_->open(
       core_.posted,
@@ -27,10 +32,14 @@ Sharing::Sharing(const Core& core, MemoryAccount& memory, const ShareSetup& setu
       [this](uint64_t session) {
         for (const auto& [secret, import] : imports_)
           if (import.session == session) take_over(import);
+        for (const auto& [secret, opened] : opened_)
+          if (opened.session == session) memory_.take_over_opened(opened.number);
       },
       [this](const ShareSecret& secret) {
         if (const auto import = imports_.find(secret); import != imports_.end())
           take_over(import->second);
+        if (const auto opened = opened_.find(secret); opened != opened_.end())
+          memory_.take_over_opened(opened->second.number);
       },
       [this](PeerLinks::LinkId link, const ShareSecret* secret) { heard(link, secret); });
 }
@@ -38,6 +47,7 @@ Sharing::Sharing(const Core& core, MemoryAccount& memory, const ShareSetup& setu
 Sharing::~Sharing() {
   if (links_ != nullptr) links_->close();
   memory_.when_shared_ended(nullptr);
+  memory_.when_freed(nullptr);
 }
 
 CUresult Sharing::add_export(const Object& object, const Export& given,
@@ -248,6 +258,14 @@ void Sharing::imported_memory(const ExportHandle& export_handle, const PeerAnswe
   if (import.memory != 0 && physical.imported_again(handle, import.memory)) return;
   const auto device = static_cast<size_t>(answer.device);
   import = {export_handle.session, physical.imported(handle, device), device, answer.bytes};
+}
+
+void Sharing::opened_memory(const ExportHandle& export_handle, CUdeviceptr pointer, size_t device,
+                            uint64_t bytes, uint16_t context) {
+  if (export_handle.session == self_.session) return;
+  std::erase_if(opened_, [this](const auto& each) { return !memory_.is_open(each.second.number); });
+  opened_[export_handle.secret] = {export_handle.session,
+                                   memory_.opened(pointer, device, bytes, context)};
 }
 
 void Sharing::take_over(const Import& import) {

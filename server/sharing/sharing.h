@@ -3,8 +3,8 @@
 //
 // Nothing of the driver's is kept for an export: it is asked for when another session, or this one,
 // imports it. So an export costs no descriptor and keeps nothing alive. It ends with its object in
-// this session. Physical memory that other sessions have imported by then is theirs: they pay for
-// it from then on, as they do when this session ends. One thread (the executor's).
+// this session. Memory that other sessions have imported by then is theirs: they pay for it from
+// then on, as they do when this session ends. One thread (the executor's).
 #pragma once
 
 #include <cuda.h>
@@ -53,6 +53,9 @@ class Sharing {
   // The driver has made `handle` of physical memory that was fetched.
   void imported_memory(const ExportHandle& export_handle, const PeerAnswer& answer,
                        uint64_t handle);
+  // The same for an allocation; `context`: with which it goes.
+  void opened_memory(const ExportHandle& export_handle, CUdeviceptr pointer, size_t device,
+                     uint64_t bytes, uint16_t context);
 
  private:
   // The object of an export: the number of physical memory, the base of an allocation, the id of an
@@ -70,6 +73,10 @@ class Sharing {
     uint64_t memory = 0;
     size_t device = 0;
     uint64_t bytes = 0;
+  };
+  struct Opened {  // an allocation of another session
+    uint64_t session = 0;
+    uint64_t number = 0;  // of MemoryAccount
   };
   // Memory that this session has released and that is refunded when its importers are charged for
   // it.
@@ -103,6 +110,7 @@ class Sharing {
   std::map<ShareSecret, Export> exports_;
   std::map<Object, ShareSecret> exported_;
   std::map<ShareSecret, Import> imports_;  // of other sessions
+  std::map<ShareSecret, Opened> opened_;
   std::map<ShareSecret, Leaving> leaving_;
   unsigned refusals_ = 0;
 };

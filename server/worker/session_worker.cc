@@ -117,6 +117,7 @@ Status SessionWorker::describe(const wire::FrameHeader& request) {
 size_t SessionWorker::poll() {
   const size_t posted = parts_.posted.run();
   if (parts_.host_gate.next_look() != transport::kNoDeadline) parts_.host_gate.look();
+  if (parts_.memory.next_look() != transport::kNoDeadline) parts_.memory.look();
   parts_.copy_fences.poll();
   const size_t reached = parts_.host_gate.any_to_poll() ? parts_.host_gate.poll() : 0;
   return posted + reached + parts_.pending.poll() + parts_.ordered_copies.poll();

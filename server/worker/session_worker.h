@@ -4,6 +4,8 @@
 // On the executor's thread. Nothing here waits for the GPU: long work is deferred.
 #pragma once
 
+#include <algorithm>
+
 #include "common/transport/transport.h"
 #include "server/handover/session_statistics.h"
 #include "server/handover/worker_messages.h"
@@ -53,7 +55,9 @@ class SessionWorker final : public Worker {
   // posts at the same time.
   bool has_work() const { return has_pending() || parts_.posted.any(); }
   // When poll() must run next although nothing is pending.
-  transport::Deadline next_look() const { return parts_.host_gate.next_look(); }
+  transport::Deadline next_look() const {
+    return std::min(parts_.host_gate.next_look(), parts_.memory.next_look());
+  }
   // Runs posted tasks and polls pending work once. Returns how many of them are done.
   size_t poll();
   // Memory for the bulk bytes of the current frame; its handler takes them by

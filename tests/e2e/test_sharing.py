@@ -217,6 +217,33 @@ class Sharing(unittest.TestCase):
             self.assertEqual(one.do(*pool), "CUDA_ERROR_INVALID_VALUE")
             self.used_is(one, 0)
 
+    @testing.not_with_an_older_release("its limit does not hold there")
+    def test_memory_whose_maker_has_gone_counts_for_who_has_it(self):
+        for of_pool in (False, True):
+            for dies in (False, True):
+                with self.subTest(of_pool=of_pool, dies=dies), testing.Daemon() as daemon:
+                    self.count_without_maker(daemon, of_pool, dies)
+
+    def count_without_maker(self, daemon, of_pool, dies):
+        with self.first(daemon, "--memory", "100M") as one:
+            with self.further(daemon, one) as two:
+                if of_pool:
+                    opens = self.pool(two, 60, 5)
+                else:
+                    self.assertEqual(two.do("alloc 60"), OK)
+                    opens = (f"open {self.handle(two, 'handle')}",)
+                self.assertEqual(one.do(*opens), OK)
+                self.used_is(one, 60)
+                if dies:
+                    two.kill()
+                    testing.wait_until(lambda: len(daemon.workers()) == 1, "its worker has ended")
+                else:
+                    self.assertEqual(two.do("free"), OK)
+                self.used_is(one, 60)
+                self.assertEqual(one.do("take 50"), "CUDA_ERROR_OUT_OF_MEMORY")
+                self.assertEqual(one.do("free" if of_pool else "close"), OK)
+                self.used_is(one, 0)
+
     def test_pools_are_for_processes_of_the_job(self):
         with testing.Daemon(gpus=2) as daemon:
             with self.first(daemon, "--gpus", "1") as one, self.first(daemon, "--gpus", "1") as two:
