@@ -97,6 +97,7 @@ struct Start {
   clientHost @27 :UInt64;         # SlotOwner::host of the client
   # of every session:
   clientPid @28 :Int32;           # of the client, as the daemon numbers processes; 0: not known
+  hostMemoryBytes @29 :UInt64;    # of the worker for the client's bytes; 0: the usual limit
 }
 
 # What of a Start is known before there is a session.

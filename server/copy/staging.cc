@@ -46,7 +46,8 @@ StagingPool::~StagingPool() {
   }
 }
 
-Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use, uint16_t context) {
+Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use, uint16_t context,
+                                          Budget budget) {
   const unsigned size_class = class_of(bytes);
   auto& of_use = free_[static_cast<unsigned>(use)];
   if (size_class >= std::size(of_use)) {
@@ -57,7 +58,7 @@ Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use, uint16_t
   if (memory != nullptr) {
     kept_bytes_ -= class_bytes(size_class);
   } else {
-    FARGPU_ASSIGN_OR_RETURN(memory, map(size_class, use));
+    FARGPU_ASSIGN_OR_RETURN(memory, map(size_class, use, budget));
   }
   const bool worth_it = use == StagingUse::kFromDevice || class_bytes(size_class) >= kPinnedFrom;
   if (context != 0 && memory->registered_in == 0 && worth_it && pin(*memory))
@@ -85,10 +86,31 @@ StagingMemory* StagingPool::take_fitting(Free& candidates, uint16_t context) {
   return nullptr;
 }
 
-Result<StagingMemory*> StagingPool::map(unsigned size_class, StagingUse use) {
+bool StagingPool::pay(size_t bytes) {
+  if (budget_->take(bytes)) return true;
+  for (Free(&of_use)[40] : free_) {
+    for (Free& blocks : of_use) {
+      while (!blocks.empty()) {
+        StagingMemory* const memory = blocks.back();
+        blocks.pop_back();
+        kept_bytes_ -= class_bytes(memory->size_class);
+        memory->holders = 1;
+        let_go(*memory);
+        if (budget_->take(bytes)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+Result<StagingMemory*> StagingPool::map(unsigned size_class, StagingUse use, Budget budget) {
+  const bool beyond = !pay(class_bytes(size_class));
+  if (beyond && budget == Budget::kHolds)
+    return Status(StatusCode::kNoCapacity, "the session's host memory is used up");
   void* base = mmap(nullptr, class_bytes(size_class), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
+    if (!beyond) budget_->give_back(class_bytes(size_class));
     return Status(StatusCode::kNoCapacity, fmt::format("no memory for a staging block of {} bytes",
                                                        class_bytes(size_class)));
   }
@@ -96,6 +118,7 @@ Result<StagingMemory*> StagingPool::map(unsigned size_class, StagingUse use) {
   memory->base = static_cast<std::byte*>(base);
   memory->size_class = size_class;
   memory->use = use;
+  memory->beyond = beyond;
   StagingMemory* const raw = memory.get();
   all_.emplace(raw, std::move(memory));
   return raw;
@@ -136,12 +159,16 @@ bool StagingPool::pin(const StagingMemory& memory) {
 
 void StagingPool::give_back(StagingMemory& memory) {
   const size_t bytes = class_bytes(memory.size_class);
-  if (!memory.leaving && kept_bytes_ + bytes <= kKeepBytes) {
+  if (!memory.leaving && !memory.beyond && kept_bytes_ + bytes <= kKeepBytes) {
     memory.holders = 0;
     free_[static_cast<unsigned>(memory.use)][memory.size_class].push_back(&memory);
     kept_bytes_ += bytes;
     return;
   }
+  let_go(memory);
+}
+
+void StagingPool::let_go(StagingMemory& memory) {
   if (!memory.leaving && memory.registered_in != 0) {
     memory.leaving = true;
     ++memory.holders;
@@ -162,6 +189,7 @@ void StagingPool::release(StagingMemory& memory) {
 void StagingPool::unmap(StagingMemory& memory) {
   if (gone_) gone_(memory.base);
   munmap(memory.base, class_bytes(memory.size_class));
+  if (!memory.beyond) budget_->give_back(class_bytes(memory.size_class));
   all_.erase(&memory);
 }
 

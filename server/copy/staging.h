@@ -21,6 +21,7 @@
 
 #include "common/base/status.h"
 #include "common/copy/limits.h"
+#include "server/object/host_budget.h"
 #include "server/object/object_end.h"
 
 namespace fargpu::server {
@@ -40,6 +41,7 @@ struct StagingMemory {
   StagingUse use = StagingUse::kToDevice;
   uint16_t registered_in = 0;  // the context's id; 0: not registered
   bool leaving = false;        // its registration was taken: not to be used again
+  bool beyond = false;         // the budget; not counted, and not kept
   unsigned holders = 0;        // a block, a registration
 };
 
@@ -66,6 +68,7 @@ class StagingBlock {
   // Whether the driver uses the memory until the stream has passed; else only until its call
   // returns.
   bool pinned() const { return memory_ != nullptr && memory_->registered_in != 0; }
+  bool beyond_budget() const { return memory_ != nullptr && memory_->beyond; }
 
  private:
   friend class StagingPool;
@@ -108,15 +111,24 @@ class StagingPool {
   static constexpr size_t kKeepBytes = 256u << 20;
 
   // `driver` may be null (no pinning); it outlives the pool.
-  explicit StagingPool(const DriverTable* driver) : driver_(driver) {}
+  explicit StagingPool(const DriverTable* driver,
+                       HostBudgetPointer budget = std::make_shared<HostBudget>())
+      : driver_(driver), budget_(std::move(budget)) {}
   ~StagingPool();
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // kNoCapacity when the system has no memory. Zero bytes give a valid block of length 0.
-  // `context`: the id of the context that is current and will use the block; 0: none will, and the
-  // block need not be registered.
-  Result<StagingBlock> acquire(size_t bytes, StagingUse use, uint16_t context);
+  // kNoCapacity when the system has no memory, or the session's budget is used up. Zero bytes give
+  // a valid block of length 0. `context`: the id of the context that is current and will use the
+  // block; 0: none will, and the block need not be registered.
+  Result<StagingBlock> acquire(size_t bytes, StagingUse use, uint16_t context) {
+    return acquire(bytes, use, context, Budget::kHolds);
+  }
+  // The same for bytes that are to be read whatever becomes of them: the block may be beyond the
+  // budget (beyond_budget()), and is then let go of at once.
+  Result<StagingBlock> acquire_in_passing(size_t bytes, uint16_t context) {
+    return acquire(bytes, StagingUse::kToDevice, context, Budget::kMayBePassed);
+  }
 
   // The context is about to be destroyed, and nothing runs in it. Returns its registrations, which
   // must be undone before the context ends.
@@ -135,14 +147,20 @@ class StagingPool {
   friend class StagingBlock;
   friend class StagingRegistration;
   using Free = std::vector<StagingMemory*>;
+  enum class Budget { kHolds, kMayBePassed };
+  Result<StagingBlock> acquire(size_t bytes, StagingUse use, uint16_t context, Budget budget);
   static StagingMemory* take_fitting(Free& candidates, uint16_t context);
-  Result<StagingMemory*> map(unsigned size_class, StagingUse use);
+  Result<StagingMemory*> map(unsigned size_class, StagingUse use, Budget budget);
+  // Takes from the budget; lets go of free memory where that helps.
+  bool pay(size_t bytes);
+  void let_go(StagingMemory& memory);
   bool pin(const StagingMemory& memory);
   void give_back(StagingMemory& memory);
   void release(StagingMemory& memory);
   void unmap(StagingMemory& memory);
 
   const DriverTable* driver_;
+  const HostBudgetPointer budget_;
   std::function<void(std::byte*)> gone_;
   std::function<void(StagingRegistration)> retire_;
   size_t kept_bytes_ = 0;

@@ -174,6 +174,9 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   bytes("--memory-per-job", c.memory_per_job,
         "memory of a job that asks for none; 0: as much as it may have");
   bytes("--memory-per-session", c.memory_per_session, "older name of --max-memory-per-job");
+  bytes("--host-memory-per-session", c.host_memory_per_session,
+        "the most memory of this host that a session may have for data of its client. Default: "
+        "half of this host's, or of the cgroup's");
   duration("--job-grace", c.job_grace,
            "how long a job without `fargpu run` keeps its GPUs after its last session, for further "
            "processes of the program, unless another job needs them");

@@ -169,6 +169,7 @@ MessageBytes encode_start(const WorkerOptions& options) {
         for (unsigned i = 0; i < names; ++i) uuids.set(i, options.units[i].substr(0, 64));
         start.setClientHost(options.client_host);
         start.setClientPid(options.client_pid);
+        start.setHostMemoryBytes(options.host_memory_bytes);
       });
 }
 
@@ -202,6 +203,7 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
         for (const auto uuid : start.getUnits()) options.units.emplace_back(uuid.cStr());
         options.client_host = start.getClientHost();
         options.client_pid = start.getClientPid();
+        options.host_memory_bytes = start.getHostMemoryBytes();
         return options;
       });
 }

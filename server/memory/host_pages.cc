@@ -138,6 +138,8 @@ CUresult HostPages::enroll(uint64_t address, uint64_t bytes, unsigned flags,
   return result;
 }
 
+uint64_t HostPages::cost(uint64_t address, uint64_t bytes) { return 2 * pages_of(address, bytes); }
+
 void HostPages::drop_memory(uint64_t address, uint64_t bytes) {
   (void)each_block(address, bytes, [](Blocks::iterator entry) {
     auto& [at, block] = *entry;
@@ -160,7 +162,7 @@ void HostPages::left(std::span<const uint64_t> withdrawn) {
     if (found == leaving_.end()) continue;
     const Leaving gone = found->second;
     leaving_.erase(found);
-    registered_bytes_ -= pages_of(address, gone.bytes);
+    budget_->give_back(cost(address, gone.bytes));
     drop_memory(address, gone.bytes);
     if (gone.ends) give_back_pages(address, gone.bytes);
   }
@@ -189,34 +191,35 @@ CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context, unsi
       driver_.cuMemHostUnregister == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  if (!is_range(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!budget_->take(cost(address, bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = map_paid(address, bytes, context, flags, device_pointer);
+  if (result != CUDA_SUCCESS) budget_->give_back(cost(address, bytes));
+  return result;
+}
+
+CUresult HostPages::map_paid(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
+                             CUdeviceptr* device_pointer) {
   auto found = regions_.find(address);
   const bool is_new = found == regions_.end();
   if (is_new) {
-    if (is_range(address, bytes) && bytes > kMaxBytes - registered_bytes_)
-      return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = reserve(address, bytes);
     if (result != CUDA_SUCCESS) return result == kOccupied ? CUDA_ERROR_ALREADY_MAPPED : result;
     found = regions_.find(address);
   }
   Region& region = found->second;
   if (region.bytes != bytes || region.agreement) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = registered_bytes_ + pages_of(address, bytes) > kMaxBytes
-                        ? CUDA_ERROR_OUT_OF_MEMORY
-                        : CUDA_SUCCESS;
-  if (result == CUDA_SUCCESS) {
-    try {
-      pages::Agreement agreement(address, bytes);
-      result = enroll(address, bytes, flags, device_pointer);
-      if (result == CUDA_SUCCESS) region.agreement = std::move(agreement);
-    } catch (const std::bad_alloc&) {
-      result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  try {
+    pages::Agreement agreement(address, bytes);
+    result = enroll(address, bytes, flags, device_pointer);
+    if (result == CUDA_SUCCESS) region.agreement = std::move(agreement);
+  } catch (const std::bad_alloc&) {
   }
   if (result == CUDA_SUCCESS) {
     // What the last region had there.
     std::memset(pointer(address), 0, bytes);
     region.context = context;
-    registered_bytes_ += pages_of(address, bytes);
   } else if (is_new) {
     regions_.erase(found);
     give_back_pages(address, bytes);

@@ -17,9 +17,11 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/pages/agreement.h"
+#include "server/object/host_budget.h"
 #include "server/object/object_end.h"
 
 namespace fargpu::server {
@@ -28,12 +30,12 @@ struct DriverTable;
 
 class HostPages {
  public:
-  // Of one session, over all its mirrors: it is real memory of the server.
-  static constexpr uint64_t kMaxBytes = uint64_t{16} << 30;
   // How many bytes one fetch() compares at most: the executor has other work, too.
   static constexpr size_t kScanBytes = size_t{16} << 20;
 
-  explicit HostPages(const DriverTable& driver) : driver_(driver) {}
+  explicit HostPages(const DriverTable& driver,
+                     HostBudgetPointer budget = std::make_shared<HostBudget>())
+      : driver_(driver), budget_(std::move(budget)) {}
   ~HostPages();
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
@@ -43,7 +45,7 @@ class HostPages {
   // (CUDA_ERROR_NOT_SUPPORTED in a worker with a sanitizer).
   CUresult reserve(uint64_t address, uint64_t bytes);
   // The region, reserved or new, gets memory that device code may use: zeros. As reserve(), and
-  // CUDA_ERROR_OUT_OF_MEMORY: over kMaxBytes; otherwise the driver's error. `context` is current;
+  // CUDA_ERROR_OUT_OF_MEMORY: over the budget; otherwise the driver's error. `context` is current;
   // the memory goes with it. `flags`: of cuMemHostRegister; of them CU_MEMHOSTREGISTER_READ_ONLY
   // counts, where the driver knows it.
   CUresult map(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
@@ -112,11 +114,16 @@ class HostPages {
   void drop_memory(uint64_t address, uint64_t bytes);
   Regions::iterator region_at(uint64_t address, uint64_t bytes);
 
+  CUresult map_paid(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
+                    CUdeviceptr* device_pointer);
+  // Of a region with memory: the mirror, and the agreed contents.
+  static uint64_t cost(uint64_t address, uint64_t bytes);
+
   const DriverTable& driver_;
+  const HostBudgetPointer budget_;
   Blocks blocks_;    // by address; they never overlap
   Regions regions_;  // likewise
   std::map<uint64_t, Leaving> leaving_;
-  uint64_t registered_bytes_ = 0;
   uint64_t pushes_ = 0;
 };
 

@@ -33,20 +33,12 @@ bool is_sealed_memory(int descriptor, uint64_t bytes) {
 }  // namespace
 
 SharedHost::Mapping::Mapping(std::byte* base, size_t bytes, uint16_t context,
-                             std::shared_ptr<std::atomic<uint64_t>> total)
-    : base_(base), bytes_(bytes), context_(context), total_(std::move(total)) {
-  total_->fetch_add(bytes_, std::memory_order_relaxed);
-}
+                             HostBudgetPointer budget)
+    : base_(base), bytes_(bytes), context_(context), budget_(std::move(budget)) {}
 
 SharedHost::Mapping::~Mapping() {
   ::munmap(base_, bytes_);
-  total_->fetch_sub(bytes_, std::memory_order_relaxed);
-}
-
-uint64_t SharedHost::usual_limit() {
-  constexpr uint64_t kAtLeast = uint64_t{16} << 30;
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  return std::max(kAtLeast, pages > 0 ? static_cast<uint64_t>(pages) * kPageBytes / 2 : 0);
+  budget_->give_back(bytes_);
 }
 
 SharedHost::~SharedHost() {
@@ -61,15 +53,15 @@ CUresult SharedHost::map(transport::DescriptorPassing* passing, uint64_t number,
   if (address == 0 || address % kPageBytes != 0 || bytes == 0 || bytes % kPageBytes != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (bytes > kAddressEnd || address > kAddressEnd - bytes) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t total = total_bytes();
-  if (bytes > max_bytes_ || total > max_bytes_ - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!is_sealed_memory(descriptor->get(), bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!budget_->take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* const memory = reinterpret_cast<std::byte*>(address);
   if (!map_exactly(memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor->get())) {
+    budget_->give_back(bytes);
     if (errno == EEXIST) return CUDA_ERROR_ALREADY_MAPPED;
     return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
   }
-  *mapping = std::make_shared<const Mapping>(memory, bytes, context, total_);
+  *mapping = std::make_shared<const Mapping>(memory, bytes, context, budget_);
   return CUDA_SUCCESS;
 }
 

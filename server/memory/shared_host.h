@@ -10,14 +10,15 @@
 
 #include <cuda.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "server/object/host_budget.h"
 #include "server/object/object_end.h"
 
 namespace fargpu::transport {
@@ -33,9 +34,8 @@ class SharedHost {
   // Memory that stays mapped as long as this object is held.
   class Mapping {
    public:
-    // `total`: of all mappings.
-    Mapping(std::byte* base, size_t bytes, uint16_t context,
-            std::shared_ptr<std::atomic<uint64_t>> total);
+    // The bytes were taken from `budget`.
+    Mapping(std::byte* base, size_t bytes, uint16_t context, HostBudgetPointer budget);
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
@@ -48,16 +48,14 @@ class SharedHost {
     std::byte* const base_;
     const size_t bytes_;
     const uint16_t context_;
-    const std::shared_ptr<std::atomic<uint64_t>> total_;
+    const HostBudgetPointer budget_;  // the last holder may be any thread
   };
   using MappingPointer = std::shared_ptr<const Mapping>;
 
-  // Over all mappings: half of the machine's memory, but not less than 16 GiB. It is the client's
-  // memory, but the worker makes it stay in RAM.
-  static uint64_t usual_limit();
-
-  explicit SharedHost(const DriverTable& driver, uint64_t max_bytes = usual_limit())
-      : driver_(driver), max_bytes_(max_bytes) {}
+  // `budget`: it is the client's memory, but the worker makes it stay in RAM.
+  explicit SharedHost(const DriverTable& driver,
+                      HostBudgetPointer budget = std::make_shared<HostBudget>())
+      : driver_(driver), budget_(std::move(budget)) {}
   ~SharedHost();
   SharedHost(const SharedHost&) = delete;
   SharedHost& operator=(const SharedHost&) = delete;
@@ -66,7 +64,7 @@ class SharedHost {
   // CUDA_ERROR_NOT_SUPPORTED. CUDA_ERROR_INVALID_HANDLE: there is no such descriptor;
   // CUDA_ERROR_INVALID_VALUE: a wrong address or size, or memory that is not sealed or too short;
   // CUDA_ERROR_ALREADY_MAPPED: the range is in use in this process; CUDA_ERROR_OUT_OF_MEMORY: over
-  // the limit. `context`: the one that it is going to be registered in.
+  // the budget. `context`: the one that it is going to be registered in.
   CUresult map(transport::DescriptorPassing* passing, uint64_t number, uint64_t address,
                size_t bytes, uint16_t context, MappingPointer* mapping);
   // Registers it in the current context. Any thread.
@@ -85,14 +83,11 @@ class SharedHost {
 
   // The mapping that holds all of [address, address + bytes); null when none does.
   MappingPointer find(uint64_t address, uint64_t bytes) const;
-  uint64_t total_bytes() const { return total_->load(std::memory_order_relaxed); }
 
  private:
   const DriverTable& driver_;
-  const uint64_t max_bytes_;
+  const HostBudgetPointer budget_;
   std::map<uint64_t, MappingPointer> mappings_;  // by address
-  // Counted as long as it is mapped: an atomic, because the last holder may be any thread.
-  const std::shared_ptr<std::atomic<uint64_t>> total_ = std::make_shared<std::atomic<uint64_t>>(0);
 };
 
 }  // namespace fargpu::server

@@ -27,9 +27,9 @@ class HandleTable {
     uint16_t device = 0;   // of a memory pool: where its memory lies
   };
 
-  // More objects than this in one session are refused: OUT_OF_MEMORY. Twice the size of a client's
-  // table: some objects are the worker's own notion.
-  static constexpr size_t kMaxObjects = size_t{2} << rpc::kSlotBits;
+  // More objects than this in one session are refused: OUT_OF_MEMORY. An event takes about 300
+  // bytes of host memory.
+  static constexpr size_t kMaxObjects = size_t{1} << 19;
 
   explicit HandleTable(size_t max_objects = kMaxObjects) : max_objects_(max_objects) {}
   // `tell` is called for every object that ends, also with its parent: when the table does not know

@@ -51,6 +51,7 @@ struct SessionSetup {
   JobMemory* job_memory = nullptr;  // outlives the session; null: it is alone in its job
   ShareSetup sharing;
   EndedSessions::Source daemon;
+  uint64_t host_bytes = 0;  // HostBudget; 0: the usual limit
 };
 
 struct SessionParts {
@@ -86,6 +87,7 @@ struct SessionParts {
   DeviceResources resources;
   DaemonImages daemon_images;
   SessionImages images;
+  const HostBudgetPointer host_budget;
   RemoteStaging remote_staging;  // outlives the blocks of staging
   StagingPool staging;
   DirectMemory direct_memory;

@@ -213,6 +213,9 @@ Status Executor::on_control(const wire::FrameHeader& header, std::span<const std
 Status Executor::on_call(const Request& request) {
   const DispatchEntry* entry = find_dispatch(request.header.opcode);
   if (entry == nullptr || entry->handler == nullptr) return refuse_unknown(request.header);
+  // It would be kept until its stream gets there.
+  if (entry->bulk == BulkInto::kPinned && worker_.parts().bulk.beyond_budget()) [[unlikely]]
+    return worker_.responder().reply(request.header, CUDA_ERROR_OUT_OF_MEMORY);
   try {
     return entry->handler(worker_, request);
   } catch (const kj::Exception& error) {

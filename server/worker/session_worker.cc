@@ -125,8 +125,7 @@ size_t SessionWorker::poll() {
 
 Result<std::span<std::byte>> SessionWorker::receive_bulk(uint64_t bytes, uint16_t context) {
   if (parts_.contexts.enter(context) != CUDA_SUCCESS) context = 0;
-  FARGPU_ASSIGN_OR_RETURN(parts_.bulk,
-                          parts_.staging.acquire(bytes, StagingUse::kToDevice, context));
+  FARGPU_ASSIGN_OR_RETURN(parts_.bulk, parts_.staging.acquire_in_passing(bytes, context));
   return parts_.bulk.bytes();
 }
 

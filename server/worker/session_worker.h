@@ -61,7 +61,8 @@ class SessionWorker final : public Worker {
   // Runs posted tasks and polls pending work once. Returns how many of them are done.
   size_t poll();
   // Memory for the bulk bytes of the current frame; its handler takes them by
-  // SessionParts::take_bulk(). `context`: the session whose GPU they are for; 0: none.
+  // SessionParts::take_bulk(). `context`: the session whose GPU they are for; 0: none, and they are
+  // let go of with the frame.
   Result<std::span<std::byte>> receive_bulk(uint64_t bytes, uint16_t context);
   // The same for bytes that a copy has asked for; `body` is that of fgFetched.
   Result<std::span<std::byte>> receive_fetched(std::span<const std::byte> body, uint64_t bytes);

@@ -142,6 +142,16 @@ class Sessions(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stderr)
                     self.assertEqual(done.stdout.split(), [str(taken)], done.stderr)
 
+    @testing.not_with_an_older_release("it has no such limit")
+    def test_host_memory_of_a_session(self):
+        """What does not fit is an error of the program, and not the end of its session."""
+        with testing.Daemon("--host-memory-per-session", "32M") as daemon:
+            done = daemon.run(testing.BUILD.program("copies"))
+            self.assertEqual(done.stdout.split(), ["copies:", "right"], done.stderr)
+            done = daemon.run(testing.BUILD.program("large_copy"))
+            self.assertIn("cudaErrorMemoryAllocation", done.stderr)
+            self.assertNotIn("event=session-broken", daemon.log_text())
+
     def test_wanted_devices(self):
         program = testing.BUILD.program("memory_report")
         with testing.Daemon(gpus=3) as daemon:

@@ -95,7 +95,9 @@ class HostPagesTest : public ::testing::Test {
   }
 
   DriverTable driver_{};
-  HostPages pages_{driver_};
+  static constexpr uint64_t kBudget = uint64_t{16} << 30;
+  HostBudgetPointer budget_ = std::make_shared<HostBudget>(kBudget);
+  HostPages pages_{driver_, budget_};
   uint64_t address_ = 0;
 };
 
@@ -198,7 +200,7 @@ TEST_F(HostPagesTest, WrongRangesAndRunsAreRefused) {
     EXPECT_EQ(pages_.reserve(address, bytes), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(map(address, bytes), CUDA_ERROR_INVALID_VALUE);
   }
-  EXPECT_EQ(map(address_, HostPages::kMaxBytes + 1), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(map(address_, kBudget / 2 + 1), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_TRUE(is_free(address_));
   ASSERT_EQ(map(address_ + 10, 10), CUDA_SUCCESS);
   ASSERT_EQ(pages_.reserve(address_ + 30, 10), CUDA_SUCCESS);
@@ -216,8 +218,10 @@ TEST_F(HostPagesTest, ARefusedRegistrationLeavesNothing) {
   ASSERT_EQ(pages_.reserve(address_, kPage), CUDA_SUCCESS);
   EXPECT_EQ(map(address_, kPage), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_FALSE(is_free(address_));
+  EXPECT_EQ(budget_->used(), 0u);
   refuse_registration = false;
   EXPECT_EQ(map(address_, kPage), CUDA_SUCCESS);
+  EXPECT_EQ(budget_->used(), 2 * kPage) << "the mirror, and the agreed contents";
 }
 
 TEST_F(HostPagesTest, BytesThatLeaveMustBeAwaited) {

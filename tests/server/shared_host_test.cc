@@ -108,7 +108,8 @@ TEST_F(SharedHostTest, IsTheClientsMemoryAtTheClientsAddress) {
 }
 
 TEST_F(SharedHostTest, RefusesWhatItCannotTrust) {
-  SharedHost shared(driver_);
+  const auto budget = std::make_shared<HostBudget>();
+  SharedHost shared(driver_, budget);
   SharedHost::MappingPointer mapping;
   EXPECT_EQ(shared.map(nullptr, 1, address_, kPage, kContext, &mapping), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(share(shared, 1, address_, kPage), CUDA_ERROR_INVALID_HANDLE);
@@ -144,7 +145,7 @@ TEST_F(SharedHostTest, RefusesWhatItCannotTrust) {
     EXPECT_TRUE(arrived_.waiting.empty()) << "a refused descriptor is gone";
   }
   EXPECT_TRUE(registered().empty());
-  EXPECT_EQ(shared.total_bytes(), 0u);
+  EXPECT_EQ(budget->used(), 0u);
 }
 
 TEST_F(SharedHostTest, NeverMapsOverWhatIsThere) {
@@ -162,7 +163,7 @@ TEST_F(SharedHostTest, NeverMapsOverWhatIsThere) {
 }
 
 TEST_F(SharedHostTest, KeepsToItsLimitAndGetsRoomBack) {
-  SharedHost shared(driver_, 3 * kPage);
+  SharedHost shared(driver_, std::make_shared<HostBudget>(3 * kPage));
   arrive(1, 8 * kPage);
   EXPECT_EQ(share(shared, 1, address_, 4 * kPage), CUDA_ERROR_OUT_OF_MEMORY);
   arrive(2, 2 * kPage);
@@ -177,11 +178,12 @@ TEST_F(SharedHostTest, KeepsToItsLimitAndGetsRoomBack) {
 }
 
 TEST_F(SharedHostTest, ARefusedRegistrationLeavesNothingBehind) {
-  SharedHost shared(driver_);
+  const auto budget = std::make_shared<HostBudget>();
+  SharedHost shared(driver_, budget);
   refuse_registration = true;
   arrive(1, kPage);
   EXPECT_EQ(share(shared, 1, address_, kPage), CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(shared.total_bytes(), 0u);
+  EXPECT_EQ(budget->used(), 0u);
   refuse_registration = false;
   arrive(2, kPage);
   EXPECT_EQ(share(shared, 2, address_, kPage), CUDA_SUCCESS);

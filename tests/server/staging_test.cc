@@ -126,6 +126,31 @@ TEST_F(StagingTest, BlocksAreReusedAndDistinctWhileHeld) {
   EXPECT_FALSE(pool.acquire(~size_t{0} / 2, StagingUse::kToDevice, 0).ok());
 }
 
+TEST_F(StagingTest, KeepsToItsBudget) {
+  constexpr size_t kPiece = 1 << 20;
+  const auto budget = std::make_shared<HostBudget>(2 * kPiece);
+  {
+    StagingPool pool(&driver_, budget);
+    auto first = pool.acquire(kPiece, StagingUse::kFromDevice, kContext),
+         second = pool.acquire(kPiece, StagingUse::kFromDevice, kContext);
+    ASSERT_TRUE(first.ok() && second.ok());
+    EXPECT_EQ(pool.acquire(1, StagingUse::kToDevice, 0).status().code(), StatusCode::kNoCapacity);
+    {
+      const auto passing = pool.acquire_in_passing(kPiece, kContext);
+      ASSERT_TRUE(passing.ok());
+      EXPECT_TRUE(passing->beyond_budget());
+      EXPECT_FALSE(first->beyond_budget());
+    }
+    EXPECT_EQ(pool.kept_bytes(), 0u) << "it is not kept";
+    // What is kept gives way to what is needed.
+    *first = StagingBlock();
+    *second = StagingBlock();
+    EXPECT_EQ(pool.kept_bytes(), 2 * kPiece);
+    EXPECT_TRUE(pool.acquire(2 * kPiece, StagingUse::kToDevice, 0).ok());
+  }
+  EXPECT_EQ(budget->used(), 0u);
+}
+
 TEST_F(StagingTest, NothingStaysRegisteredAfterThePool) {
   {
     StagingPool pool(&driver_);
