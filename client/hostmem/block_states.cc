@@ -9,7 +9,7 @@ BlockStates::BlockStates(size_t bytes, size_t head, size_t tail)
       head_(head),
       tail_(tail),
       states_((head != 0) + (bytes - head - tail + kBlock - 1) / kBlock + (tail != 0),
-              kOpen | kSuspect | kRecent),
+              kOpen | kSuspect | kRecent | kUnseen),
       open_(states_.size()),
       end_(states_.size()) {}
 
@@ -27,7 +27,7 @@ BlockStates::Run BlockStates::next(size_t at, uint8_t mask, uint8_t value, size_
 void BlockStates::open(Run run) {
   for (size_t at = run.first; at < run.end; ++at) {
     if (!is_open(at)) ++open_;
-    states_[at] = kOpen | kSuspect | kRecent;
+    states_[at] = kOpen | kSuspect | kRecent | kUnseen;
   }
   const bool none = begin_ == end_;
   begin_ = none ? run.first : std::min(begin_, run.first);
@@ -42,9 +42,12 @@ void BlockStates::close(Run run) {
 }
 
 void BlockStates::compared(Run run, bool old) {
-  if (!old) return;
   for (size_t at = run.first; at < run.end; ++at) {
-    if (!is_open(at)) states_[at] = (states_[at] & kRecent) != 0 ? kSuspect : 0;
+    if (is_open(at)) continue;
+    if (old)
+      states_[at] = (states_[at] & kRecent) != 0 ? kSuspect : 0;
+    else
+      states_[at] &= static_cast<uint8_t>(~kUnseen);
   }
   while (begin_ < end_ && states_[begin_] == 0) ++begin_;
   while (begin_ < end_ && states_[end_ - 1] == 0) --end_;

@@ -1,7 +1,8 @@
 // BlockStates: which blocks of a region the application can access (open), and which it may have
 // changed since they were last compared (suspect). Open blocks are always suspect, and a closed
 // block stays suspect until it was compared twice more as old: a read that the system began while
-// it was open may still bring bytes. All blocks begin open. Of a region whose first or last bytes
+// it was open may still bring bytes. Until it was compared once it is unseen: the application may
+// have written it itself. All blocks begin open. Of a region whose first or last bytes
 // share a page with others, these are blocks of their own. Pure; no threads.
 #pragma once
 
@@ -32,6 +33,7 @@ class BlockStates {
   Run next_open(size_t at) const { return next(at, kOpen, kOpen, states_.size()); }
   Run next_closed(size_t at, size_t most) const { return next(at, kOpen, 0, most); }
   Run next_suspect(size_t at) const { return next(at, kSuspect, kSuspect, states_.size()); }
+  Run next_unseen(size_t at) const { return next(at, kUnseen, kUnseen, states_.size()); }
 
   void open(Run run);
   void close(Run run);
@@ -46,7 +48,7 @@ class BlockStates {
   Run same_from(size_t block, size_t until) const;
 
  private:
-  enum : uint8_t { kOpen = 1, kSuspect = 2, kRecent = 4 };
+  enum : uint8_t { kOpen = 1, kSuspect = 2, kRecent = 4, kUnseen = 8 };
   Run next(size_t at, uint8_t mask, uint8_t value, size_t most) const;
 
   size_t begin_of(size_t block) const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/host/memory_page.h"
 #include "generated/client/wire/internal.h"
 
 namespace fargpu::client {
@@ -21,6 +22,8 @@ CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
         .agreement = pages::Agreement(address, bytes), .context = context, .read_only = read_only};
     if (const CUresult result = map(&region.device_pointer); result != CUDA_SUCCESS) return result;
     region.gate = gate();
+    if (read_only && region.gate == nullptr)
+      region.file = UnchangedFile::of(page_of(address), page_from(address + bytes));
     // Under the lock: if it has not ended yet, forget_context() is still to come.
     std::lock_guard lock(state_);
     if (ended()) {

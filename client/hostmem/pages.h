@@ -17,7 +17,8 @@
 // A region without a gate is read and written by the system (foreign_memory.h): the application may
 // have unmapped it, or a part of it, unnoticed. Such pages leave the region for good, as pinned
 // pages do: memory mapped there later is other memory, and the mirror keeps its contents. So are
-// open blocks of a gate that moves pages. Those that cannot be closed come with every pull.
+// open blocks of a gate that moves pages. Those that cannot be closed come with every pull. Of a
+// file that was registered for reading only nothing is read while nobody can have changed it.
 //
 // Any thread. Pushes are sent in the order in which they were collected. One thread at a time
 // pulls; others wait for it, and are done once a pull that began after they came has ended. No lock
@@ -46,6 +47,7 @@
 #include "client/hostmem/block_states.h"
 #include "client/hostmem/page_gate.h"
 #include "client/stream/observers.h"
+#include "common/host/unchanged_file.h"
 #include "common/pages/agreement.h"
 
 namespace fargpu::client {
@@ -160,8 +162,9 @@ class Pages {
     uint16_t context = 0;
     bool read_only = false;
     CUdeviceptr device_pointer = 0;
-    std::map<size_t, size_t> gone{};   // begins and ends of unmapped parts that the system read
-    std::shared_ptr<PageGate> gate{};  // the rest is for regions with one
+    std::map<size_t, size_t> gone{};  // begins and ends of unmapped parts that the system read
+    std::unique_ptr<UnchangedFile> file{};  // without a gate, if nothing else can change it
+    std::shared_ptr<PageGate> gate{};       // the rest is for regions with one
     BlockStates blocks{};
     uint64_t number = 0;         // no other region has had it
     size_t next = 0, ahead = 1;  // where sequential touches go on, and how many blocks come
@@ -210,9 +213,10 @@ class Pages {
   void forget(std::map<uint64_t, Region>::iterator);    // needs state_
   bool is_running() const { return clean_ != begun_; }  // needs state_
   bool any_open() const;                                // needs state_
-  // Both need pulling_ and state_. `closed`: those that were closed, to be opened soon.
-  void close_open(std::vector<ClosedBlocks>* closed = nullptr);
-  static void close_blocks(Region& region, std::vector<ClosedBlocks>* closed);
+  // Both need pulling_ and state_. Runs of `least` blocks or more. `closed`: those that were
+  // closed, to be opened soon.
+  void close_open(size_t least = 1, std::vector<ClosedBlocks>* closed = nullptr);
+  static void close_blocks(Region& region, size_t least, std::vector<ClosedBlocks>* closed);
   void look_later();  // needs state_
   void settle();      // needs state_
   // All of these need pulling_.
@@ -274,6 +278,11 @@ class Pages {
   bool news_ = false;          // since that was done the last time
   Clock::time_point shown_{};  // when something was opened the last time
   Clock::time_point aged_{};   // when closed blocks became older
+  // Looks at closed blocks that may not be as they were compared: whether a push does so; the last
+  // one's end, and how long it took.
+  bool looks_at_closed_ = false;
+  Clock::time_point closed_looked_at_{};
+  Clock::duration closed_took_{};
 };
 
 }  // namespace fargpu::client

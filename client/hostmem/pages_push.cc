@@ -5,7 +5,10 @@
 // A look at all memory takes time, and finds a later store without an earlier one if it has passed
 // the earlier one's place. So looks go round until everything was looked at since the last change
 // was found: then all of it was there at once. If that does not come to an end, memory with a gate
-// is closed for a look, and its writers wait.
+// is closed for a look, and its writers wait. What was closed before the look need not be looked at
+// again for the sake of a change in it: it was stored before the look began, like all that its
+// thread stored ahead of it. So much memory that is open is closed first, and stays so: the end of
+// the work would close it.
 //
 // A kernel may look while the worker puts bytes in their places, in the order in which they are
 // sent: by address, and words that may be flags (LateWords) behind everything else.
@@ -21,6 +24,9 @@ namespace {
 
 constexpr int kOpenLooks = 3;  // before memory is closed
 constexpr int kMostLooks = 16;
+constexpr size_t kMuch = (size_t{8} << 20) / BlockStates::kBlock;
+// Before waits, looks at closed memory take at most this part of the time.
+constexpr int kPartOfLooks = 20;
 
 }  // namespace
 
@@ -56,23 +62,35 @@ CUresult Pages::push(const pages::Agreement::Visit& visit, const std::function<b
 }
 
 CUresult Pages::push_others(const pages::Agreement::Visit& visit) {
-  bool old = gated_ != 0 && Clock::now() - aged_ >= longest_read_;
-  if (old) aged_ = Clock::now();
+  const Clock::time_point begin = gated_ != 0 ? Clock::now() : Clock::time_point();
+  bool old = gated_ != 0 && begin - aged_ >= longest_read_;
+  if (old) aged_ = begin;
+  looks_at_closed_ =
+      old || begun_ != sent_ || begin - closed_looked_at_ >= kPartOfLooks * closed_took_;
   uint64_t until = UINT64_MAX;
   std::unique_lock no_pull(pulling_, std::defer_lock);
   std::vector<ClosedBlocks> closed;
+  // Against the order of the locks, so it is only tried.
+  if (gated_ != 0 && is_running() && no_pull.try_lock()) {
+    close_open(kMuch);
+    no_pull.unlock();
+  }
   CUresult result = CUDA_SUCCESS;
   for (looks_ = 1; result == CUDA_SUCCESS && looks_ <= kMostLooks; ++looks_) {
-    // Against the order of the locks, so it is only tried.
-    if (looks_ > kOpenLooks && !no_pull.owns_lock() && no_pull.try_lock()) close_open(&closed);
+    if (looks_ > kOpenLooks && !no_pull.owns_lock() && no_pull.try_lock()) close_open(1, &closed);
     changed_until_ = 0;
     result = look_at(0, until, std::exchange(old, false), visit);
     if (changed_until_ == 0) break;
     // What lies behind was looked at before this change.
     if (result == CUDA_SUCCESS && until != UINT64_MAX)
       result = look_at(until, UINT64_MAX, false, visit);
-    // A page may have been read in any order.
-    until = page_from(changed_until_);
+    // A page may have been read in any order. What the system has read into closed memory may be
+    // what the change tells of.
+    until = std::exchange(looks_at_closed_, true) ? page_from(changed_until_) : UINT64_MAX;
+  }
+  if (gated_ != 0 && looks_at_closed_) {
+    closed_looked_at_ = Clock::now();
+    closed_took_ = closed_looked_at_ - begin;
   }
   for (const auto& [region, run] : closed) {
     region->gate->open(region->blocks.offset(run), region->blocks.bytes(run));
@@ -89,18 +107,26 @@ CUresult Pages::look_at(uint64_t begin, uint64_t until, bool old,
     const size_t first = std::min<uint64_t>(bytes, begin - std::min(begin, address));
     const size_t end = std::min<uint64_t>(bytes, until - address);
     if (region.gate == nullptr) {
+      if (region.file != nullptr && region.file->is_as_seen()) continue;
       const CUresult result = push_part(region, first, end, visit);
       if (result != CUDA_SUCCESS) return result;
+      if (region.file != nullptr && end - first == bytes) region.file->was_seen();
       continue;
     }
     BlockStates& blocks = region.blocks;
-    for (BlockStates::Run run = blocks.next_suspect(0); !run.empty();
-         run = blocks.next_suspect(run.end)) {
-      const size_t from = blocks.offset(run);
+    const auto next_run = [&](size_t at) {
+      const auto run = looks_at_closed_ ? blocks.next_suspect(at) : blocks.next_unseen(at);
+      if (run.empty()) return run;
+      return blocks.same_from(run.first, blocks.offset(run) + blocks.bytes(run));
+    };
+    for (BlockStates::Run run = next_run(0); !run.empty(); run = next_run(run.end)) {
+      const size_t from = blocks.offset(run), until_here = from + blocks.bytes(run);
+      const uint64_t changed_until = changed_until_;
       const CUresult result =
-          push_part(region, std::max(first, from), std::min(end, from + blocks.bytes(run)), visit);
+          push_part(region, std::max(first, from), std::min(end, until_here), visit);
       if (result != CUDA_SUCCESS) return result;
-      blocks.compared(run, old);
+      if (!blocks.is_open(run.first) && looks_at_closed_) changed_until_ = changed_until;
+      if (from >= first && until_here <= end) blocks.compared(run, old);
     }
   }
   return CUDA_SUCCESS;

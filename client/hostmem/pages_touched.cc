@@ -69,9 +69,10 @@ bool Pages::any_gated(uint64_t begin, uint64_t end) const {
   });
 }
 
-void Pages::close_blocks(Region& region, std::vector<ClosedBlocks>* closed) {
+void Pages::close_blocks(Region& region, size_t least, std::vector<ClosedBlocks>* closed) {
   BlockStates& blocks = region.blocks;
   for (BlockStates::Run run = blocks.next_open(0); !run.empty(); run = blocks.next_open(run.end)) {
+    if (run.end - run.first < least) continue;
     const size_t from = blocks.offset(run), bytes = blocks.bytes(run);
     const size_t done = region.gate->close(from, bytes);
     // The block that cannot be closed stays, others are tried.
@@ -82,10 +83,10 @@ void Pages::close_blocks(Region& region, std::vector<ClosedBlocks>* closed) {
   }
 }
 
-void Pages::close_open(std::vector<ClosedBlocks>* closed) {
-  if (closed == nullptr) due_.reset();
+void Pages::close_open(size_t least, std::vector<ClosedBlocks>* closed) {
+  if (closed == nullptr && least == 1) due_.reset();
   for (auto& [address, region] : regions_)
-    if (region.gate != nullptr) close_blocks(region, closed);
+    if (region.gate != nullptr) close_blocks(region, least, closed);
 }
 
 void Pages::fail_closed(Region& region) {
@@ -130,6 +131,8 @@ CUresult Pages::fetch_part(uint64_t address, size_t bytes, bool* news) {
   bool running = false;
   {
     std::lock_guard lock(state_);
+    const Region* const region = find(address, bytes);
+    if (region != nullptr && region->read_only) return CUDA_SUCCESS;
     fetching_ = true;
     running = is_running();
   }
@@ -334,12 +337,15 @@ CUresult Pages::bring_closed(uint64_t address) {
 }
 
 CUresult Pages::stop_closing(uint64_t address) {
+  bool read_only = false;
   {
     std::lock_guard lock(state_);
-    if (find_gated(address) == nullptr) return CUDA_SUCCESS;
+    const Region* const region = find_gated(address);
+    if (region == nullptr) return CUDA_SUCCESS;
+    read_only = region->read_only;
   }
   CUresult result = bring_closed(address);
-  if (result == CUDA_SUCCESS) result = wire::fgPagesOnDemand(link_, 0, address, 0);
+  if (result == CUDA_SUCCESS && !read_only) result = wire::fgPagesOnDemand(link_, 0, address, 0);
   if (result != CUDA_SUCCESS) return result;
   std::lock_guard lock(state_);
   const auto found = regions_.find(address);

@@ -71,7 +71,8 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     auto found = is_registered(region) ? registered_gate(session, region)
                                        : session.touched_host.gate(region.base);
     if (found == nullptr || !found->watch()) return nullptr;
-    if (wire::fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
+    if (region.read_only() ||
+        wire::fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
       return found;
     found->unwatch();
     return nullptr;
@@ -161,8 +162,7 @@ CUresult enter(Session& session, const Region& region) {
     // NOT_SUPPORTED: this worker's process may not choose addresses; use will tell.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED) return result;
   }
-  if (is_registered(region) && region.session == &session && !region.read_only() &&
-      comes_when_touched(session))
+  if (is_registered(region) && region.session == &session && comes_when_touched(session))
     session.moved_host.add(region.base, region.bytes);
   session.hidden_memory.add(region.base, region.bytes);
   if ((region.flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0) return CUDA_SUCCESS;

@@ -145,6 +145,108 @@ TEST_F(TouchedPagesTest, WhatTheSystemReadsIntoClosedMemoryIsSent) {
   EXPECT_EQ(worker_.memory()[20 * kBlock], 1_b);
 }
 
+TEST_F(TouchedPagesTest, WhatTheSystemHasReadIsSentWithTheFlagThatTellsOfIt) {
+  work();
+  (void)at(20 * kBlock);
+  (void)at(10 * kBlock);
+  finish();
+  work();
+  at(10 * kBlock + 64) = 2_b;
+  host_[20 * kBlock] = 1_b;
+  ASSERT_EQ(pages_.push(), CUDA_SUCCESS);  // before a wait
+  EXPECT_EQ(worker_.memory()[10 * kBlock + 64], 2_b);
+  EXPECT_EQ(worker_.memory()[20 * kBlock], 1_b);
+}
+
+TEST_F(TouchedPagesTest, WhatWasClosedBeforeAnyLookIsSentBeforeAWait) {
+  work();
+  finish();
+  work();
+  at(10 * kBlock + 64) = 2_b;
+  EXPECT_EQ(pages_.pull(std::nullopt), CUDA_SUCCESS);
+  ASSERT_TRUE(gate_->closed[10]);
+  ASSERT_EQ(pages_.push(), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory()[10 * kBlock + 64], 2_b);
+}
+
+// It is looked at once, where it cannot change, and the end of the work need not close it.
+TEST(LargeTouchedPagesTest, MuchMemoryIsClosedForTheLook) {
+  constexpr uint64_t kAddress = 0x10'0000'0000;
+  constexpr size_t kBlocks = 200, kBytes = kBlocks * kBlock;
+  std::vector<std::byte> host(kBytes);
+  auto gate = std::make_shared<FakeGate>(host);
+  PagesWorker worker(kAddress, kBytes, true);
+  UserFaults faults;
+  Observers observers;
+  Pages pages(worker.link, observers, 4 << 20, faults);
+  ASSERT_EQ(pages.add(
+                kAddress, kBytes, 1,
+                [](CUdeviceptr* pointer) {
+                  *pointer = kAddress;
+                  return CUDA_SUCCESS;
+                },
+                [] { return false; }, [&] { return gate; }),
+            CUDA_SUCCESS);
+  std::fill(host.begin(), host.end(), 1_b);
+  ASSERT_EQ(pages.push(), CUDA_SUCCESS);  // before a wait
+  EXPECT_EQ(gate->count_closed(), 0u) << "nothing will close it";
+  std::fill(host.begin(), host.end(), 2_b);
+  size_t visited = 0;
+  pages.begin_work();
+  ASSERT_EQ(pages.push([&](uint64_t, auto bytes) {
+    EXPECT_EQ(gate->count_closed(), kBlocks);
+    visited += bytes.size();
+  }),
+            CUDA_SUCCESS);
+  pages.end_work();
+  EXPECT_LT(visited, kBytes + kBytes / 8) << "pages at the ends of messages come twice";
+  EXPECT_EQ(gate->count_closed(), kBlocks);
+  EXPECT_TRUE(std::equal(host.begin(), host.end(), worker.memory().begin()));
+  ASSERT_EQ(pages.bring(kAddress + 150 * kBlock), CUDA_SUCCESS);
+  EXPECT_FALSE(gate->closed[150]);
+}
+
+// What cannot change there is not asked for.
+TEST(ReadOnlyTouchedPagesTest, NothingIsFetched) {
+  constexpr uint64_t kAddress = 0x10'0000'0000;
+  constexpr size_t kBlocks = 8, kBytes = kBlocks * kBlock;
+  std::vector<std::byte> host(kBytes);
+  auto gate = std::make_shared<FakeGate>(host);
+  PagesWorker worker(kAddress, kBytes, true);
+  UserFaults faults;
+  Observers observers;
+  Pages pages(worker.link, observers, 4 << 20, faults);
+  ASSERT_EQ(pages.add(
+                kAddress, kBytes, 1,
+                [](CUdeviceptr* pointer) {
+                  *pointer = kAddress;
+                  return CUDA_SUCCESS;
+                },
+                [] { return false; }, [&] { return gate; }, true),
+            CUDA_SUCCESS);
+  const auto work = [&] {
+    pages.begin_work();
+    EXPECT_EQ(pages.push(), CUDA_SUCCESS);
+    pages.end_work();
+    EXPECT_EQ(pages.pull(pages.mark()), CUDA_SUCCESS);
+  };
+  host[0] = 1_b;
+  work();
+  EXPECT_EQ(gate->count_closed(), kBlocks);
+  EXPECT_EQ(worker.memory()[0], 1_b);
+  worker.memory()[3 * kBlock] = 7_b;  // a driver that does not know the flag
+  ASSERT_EQ(pages.bring(kAddress + 3 * kBlock), CUDA_SUCCESS);
+  EXPECT_FALSE(gate->closed[3]);
+  EXPECT_EQ(host[3 * kBlock], 0_b);
+  host[3 * kBlock + 1] = 2_b;
+  work();
+  EXPECT_EQ(worker.memory()[3 * kBlock + 1], 2_b);
+  ASSERT_EQ(pages.keep_open(kAddress), CUDA_SUCCESS);
+  EXPECT_EQ(gate->count_closed(), 0u);
+  EXPECT_TRUE(worker.parts.empty());
+  EXPECT_FALSE(worker.is_always_fetched());
+}
+
 TEST_F(TouchedPagesTest, BothEndsWriteOneBlock) {
   work();
   finish();
