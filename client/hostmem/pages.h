@@ -180,6 +180,7 @@ class Pages {
     std::array<std::byte, sizeof(uint64_t)> now;
   };
   void read_words();                                     // needs state_
+  bool words_differ() const;                             // as they were read; needs state_
   CUresult push_others(const pages::Agreement::Visit&);  // needs state_
   // Of the suspect memory at these addresses. Needs state_.
   CUresult look_at(uint64_t begin, uint64_t until, bool old, const pages::Agreement::Visit& visit);

@@ -44,6 +44,10 @@ void Pages::read_words() {
 bool Pages::any_word_changed() {
   std::lock_guard lock(state_);
   read_words();
+  return words_differ();
+}
+
+bool Pages::words_differ() const {
   return std::any_of(words_.begin(), words_.end(), [](const Word& word) {
     return word.region->agreement.differs(word.address - word.region->address(),
                                           std::span(word.now).first(word.bytes));
@@ -65,8 +69,8 @@ CUresult Pages::push_others(const pages::Agreement::Visit& visit) {
   const Clock::time_point begin = gated_ != 0 ? Clock::now() : Clock::time_point();
   bool old = gated_ != 0 && begin - aged_ >= longest_read_;
   if (old) aged_ = begin;
-  looks_at_closed_ =
-      old || begun_ != sent_ || begin - closed_looked_at_ >= kPartOfLooks * closed_took_;
+  looks_at_closed_ = old || begun_ != sent_ || words_differ() ||
+                     begin - closed_looked_at_ >= kPartOfLooks * closed_took_;
   uint64_t until = UINT64_MAX;
   std::unique_lock no_pull(pulling_, std::defer_lock);
   std::vector<ClosedBlocks> closed;

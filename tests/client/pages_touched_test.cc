@@ -158,6 +158,18 @@ TEST_F(TouchedPagesTest, WhatTheSystemHasReadIsSentWithTheFlagThatTellsOfIt) {
   EXPECT_EQ(worker_.memory()[20 * kBlock], 1_b);
 }
 
+TEST_F(TouchedPagesTest, WhatTheSystemHasReadIsSentBeforeAWordThatIsAwaited) {
+  pages_.watch(kAddress + 10 * kBlock, sizeof(uint64_t));
+  work();
+  finish();
+  work();
+  host_[20 * kBlock] = 1_b;
+  at(10 * kBlock) = 2_b;
+  ASSERT_EQ(pages_.push(), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory()[10 * kBlock], 2_b);
+  EXPECT_EQ(worker_.memory()[20 * kBlock], 1_b);
+}
+
 TEST_F(TouchedPagesTest, WhatWasClosedBeforeAnyLookIsSentBeforeAWait) {
   work();
   finish();
