@@ -175,6 +175,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"worker-core-dumps", yes_or_no(c.worker.core_dumps)},
       {"workers-ahead", number(c.workers_ahead, 0, 64, "a number from 0 to 64")},
       {"silent-worker", duration(c.silent_worker)},
+      {"lost-client", duration(c.lost_client)},
       {"job-grace", duration(c.job_grace)},
       {"max-memory-per-job", bytes(c.max_memory_per_job, 0, UINT64_MAX)},
       {"memory-per-job", bytes(c.memory_per_job, 0, UINT64_MAX)},

@@ -55,6 +55,8 @@ struct DaemonConfig {
   uint32_t workers_ahead = 2;  // that wait for a session, for each GPU
   // of a worker that answers nothing; 0: it stays
   std::chrono::milliseconds silent_worker{20000};
+  // of a client whose host answers nothing; 0: the system's time
+  std::chrono::milliseconds lost_client{20000};
   uint32_t max_handshakes = 1024;  // connections that have not been admitted yet
   std::chrono::milliseconds hello_deadline{5000};
   std::chrono::seconds drain{30};

@@ -44,8 +44,9 @@ using boost::system::error_code;
 using std::chrono::steady_clock;
 
 // After the drain: the time for what was submitted to end, on the GPUs and in host functions; then
-// from SIGTERM to SIGKILL. Together with the drain less than TimeoutStopSec of fargpud.service.
-constexpr auto kFinishTime = std::chrono::seconds(10), kKillDelay = std::chrono::seconds(3);
+// from SIGTERM to SIGKILL, and from that to the daemon's end, whatever workers do. Together with
+// the drain less than TimeoutStopSec of fargpud.service.
+constexpr auto kFinishTime = std::chrono::seconds(8), kKillDelay = std::chrono::seconds(1);
 // Behind the last session, if sessions were cut.
 constexpr auto kForQuestions = std::chrono::milliseconds(500);
 
@@ -143,6 +144,7 @@ struct Daemon::Impl {
   void wait_for_signals();
   void on_signal(int number);
   void drain();
+  void kill_all(const char* why);
   void finish_when_drained();
   void finish();
 
@@ -252,7 +254,7 @@ Status Daemon::Impl::begin_handshake(Fd socket, const std::string& peer) {
     decrypt = [this, peer](Fd encrypted) {
       if (!door.make_room_for_relay())
         return Result<Fd>(Status(StatusCode::kNoCapacity, "no room for a relay of TLS"));
-      notice_dead_peers(encrypted.get());
+      notice_dead_peers(encrypted.get(), {});
       return relays.start(std::move(encrypted),
                           {config.tls_cert, config.tls_key, peer, config.hello_deadline.count()});
     };
@@ -376,7 +378,9 @@ Status Daemon::Impl::on_open_job(Handshake& handshake) {
   if (draining) return draining_status();
   FARGPU_ASSIGN_OR_RETURN(const bootstrap::JobTicket ticket,
                           keeper.open(hello, handshake.peer(), tenant_of(handshake)));
-  keeper.attach(ticket, handshake.take_socket(), handshake.header().sequence);
+  Fd socket = handshake.take_socket();
+  notice_dead_peers(socket.get(), config.lost_client);
+  keeper.attach(ticket, std::move(socket), handshake.header().sequence);
   return Status();
 }
 
@@ -441,7 +445,19 @@ void Daemon::Impl::on_signal(int number) {
   if (!draining) return drain();
   ending = true;
   log::info("event=ending-now sessions={}", sessions.all().size());
-  sessions.kill_all("a second signal ended the daemon at once");
+  kill_all("a second signal ended the daemon at once");
+}
+
+// A process that sits in the kernel goes when that lets it: the daemon does not wait for it.
+void Daemon::Impl::kill_all(const char* why) {
+  sessions.kill_all(why);
+  drain_timer.expires_after(kKillDelay);
+  drain_timer.async_wait([this](const error_code& error) {
+    if (error) return;
+    log::error("event=workers-left sessions={} why=\"they cannot be killed\"",
+               sessions.all().size());
+    finish();
+  });
 }
 
 void Daemon::Impl::drain() {
@@ -457,7 +473,7 @@ void Daemon::Impl::drain() {
     sessions.finish_all(kFinishTime);
     drain_timer.expires_after(kFinishTime + kKillDelay);
     drain_timer.async_wait([this](const error_code& cancelled) {
-      if (!cancelled) sessions.kill_all("its worker did not end after the drain");
+      if (!cancelled) kill_all("its worker did not end after the drain");
     });
   });
   finish_when_drained();

@@ -202,6 +202,9 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   duration("--silent-worker", c.silent_worker,
            "a worker that answers nothing for this time is ended: it was stopped, or hangs. 0s: it "
            "keeps its place");
+  duration("--lost-client", c.lost_client,
+           "a session over TCP or RDMA ends when its client's host answers nothing for this time. "
+           "0s: when the system gives up");
   app.add_option(
       "--max-handshakes", c.max_handshakes,
       "largest number of connections before their admission; for one more, the longest silent "

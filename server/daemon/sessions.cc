@@ -72,6 +72,10 @@ Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
       starts_timer_(host.loop),
       answers_timer_(host.loop) {}
 
+Sessions::~Sessions() {
+  for (const auto& [id, session] : sessions_) session.link->close();
+}
+
 Status Sessions::start(const NewSession& session) {
   FARGPU_ASSIGN_OR_RETURN(StatisticsPage page, StatisticsPage::create("fargpu-statistics"));
   FARGPU_ASSIGN_OR_RETURN(OrdersPage orders,
@@ -231,6 +235,7 @@ Status Sessions::start_worker(SessionRecord& record, const NewSession& session) 
   options.transports = hello.transports;
   options.allowed = config.transports;
   options.host_limits = config.worker;
+  options.lost_client = config.lost_client;
   options.same_host = !hello.host_id.empty() && hello.host_id == host_id_;
 
   options.management = session.management;

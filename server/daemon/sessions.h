@@ -86,6 +86,10 @@ class Sessions {
   using OnEnd = std::function<void(const SessionRecord&)>;
   // `on_end`: the worker's process is gone.
   Sessions(const Host& host, IdSequence& ids, OnEnd on_end);
+  // Workers may be left that cannot be killed.
+  ~Sessions();
+  Sessions(const Sessions&) = delete;
+  Sessions& operator=(const Sessions&) = delete;
 
   // Starts the worker, which answers the hello. kSystem: there is none.
   Status start(const NewSession& session);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -53,6 +54,7 @@ struct WorkerOptions {
   uint64_t client_control = 0;  // opcodes of session control that the client knows, a bit each
   int32_t client_pid = 0;       // as the daemon numbers processes; 0: not known
   WorkerLimits host_limits;
+  std::chrono::milliseconds lost_client{0};  // of a silent host; 0: the system's time
   // Of a management session: it serves NVML and opens no CUDA driver.
   bool management = false;
   std::vector<std::string> units;  // the job's by UUID, in its order

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
 
@@ -43,13 +44,19 @@ void JobConnection::end() {
   if (const auto on_end = std::exchange(on_end_, nullptr)) on_end();
 }
 
-void notice_dead_peers(int socket) {
-  const auto set = [socket](int level, int name, int value) {
-    ::setsockopt(socket, level, name, &value, sizeof value);
+void notice_dead_peers(int socket, std::chrono::milliseconds within) {
+  const auto set = [socket](int level, int name, int64_t value) {
+    const int number = std::max(1, static_cast<int>(value));
+    ::setsockopt(socket, level, name, &number, sizeof number);
   };
+  if (within.count() == 0)
+    within = std::chrono::minutes(1);
+  else  // which the number of probes does not shorten, if one is set
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, within.count());
+  const int64_t seconds = within.count() / 1000;
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);  // seconds
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, seconds / 2);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, seconds / 6);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 

@@ -6,6 +6,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -32,8 +33,8 @@ class JobConnection : public std::enable_shared_from_this<JobConnection> {
   char unexpected_[1];
 };
 
-// A TCP connection whose other host has gone without a word ends by itself within about a minute.
-// Other sockets stay as they are.
-void notice_dead_peers(int socket);
+// A TCP connection whose other host has gone without a word ends by itself within about this time
+// (0: a minute, unless something was to be sent). Other sockets stay as they are.
+void notice_dead_peers(int socket, std::chrono::milliseconds within);
 
 }  // namespace fargpu::server

@@ -45,7 +45,6 @@ Result<bootstrap::JobTicket> JobKeeper::open(const HelloRequest& hello, const st
 }
 
 void JobKeeper::attach(const bootstrap::JobTicket& ticket, Fd socket, uint32_t sequence) {
-  notice_dead_peers(socket.get());
   std::shared_ptr<JobConnection> connection;
   try {
     connection = std::make_shared<JobConnection>(loop_, std::move(socket), [this, id = ticket.id] {

@@ -4,9 +4,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
 #include <utility>
+
+#include "common/base/log.h"
+#include "server/worker/silent_host.h"
 
 namespace fargpu::server {
 
@@ -48,6 +52,7 @@ SessionWatch::~SessionWatch() {
 void SessionWatch::watch() {
   uint64_t seen = activity_.count_.load(std::memory_order_acquire);
   int quiet = 0;  // rounds in a row without any work
+  SilentHost host(peer_.get(), options_.lost_after);
   while (!stopping_) {
     // The connection is watched for its end only. After two rounds without work the thread sleeps
     // without a timeout. A begin() that did not see `parked_`, which the first round sets, has
@@ -56,12 +61,18 @@ void SessionWatch::watch() {
                             {waker_.get(), POLLIN, 0},
                             {commands_.descriptor, POLLIN, 0},
                             {process_, POLLIN, 0}};
-    const int timeout = quiet >= 2 ? -1 : static_cast<int>(options_.alive_every.count());
+    const int timeout =
+        static_cast<int>((quiet >= 2 ? host.pause() : options_.alive_every).count());
     const int ready = ::poll(descriptors, std::size(descriptors), timeout);
     if (ready < 0 && errno != EINTR) return;
     if (ready > 0 && descriptors[0].revents != 0) break;
     if (ready > 0 && descriptors[3].revents != 0) {
       ::shutdown(peer_.get(), SHUT_RD);  // for the executor, which reads what has come
+      break;
+    }
+    if (host.has_gone()) {
+      log::warn("event=client-silent why=\"its host answers nothing\"");
+      ::shutdown(peer_.get(), SHUT_RDWR);
       break;
     }
     if (ready > 0) {
@@ -72,7 +83,7 @@ void SessionWatch::watch() {
     const uint64_t now = activity_.count_.load(std::memory_order_acquire);
     const bool idle = std::exchange(seen, now) == now && now % 2 == 0;
     if (ready != 0) continue;
-    quiet = idle ? quiet + 1 : 0;
+    quiet = idle ? std::min(quiet + 1, 2) : 0;
     activity_.parked_.store(idle, std::memory_order_relaxed);
     // Also if many calls were executed: a ping waits behind them all, and each may wait for room in
     // the driver's queue.

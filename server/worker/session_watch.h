@@ -6,7 +6,7 @@
 // the worker, so that the GPU is free again even if the call never returns. It also reads the
 // daemon's commands (session_commands.h).
 //
-// It sleeps without waking while the session is idle.
+// While the session is idle it wakes only to look whether the client's host is still there.
 #pragma once
 
 #include <atomic>
@@ -64,6 +64,8 @@ class SessionWatch {
     std::chrono::milliseconds alive_every{2000};
     // The executor's time to end the session in order once the client is gone.
     std::chrono::milliseconds grace{5000};
+    // The connection ends when the client's host has been silent for this time (silent_host.h).
+    std::chrono::milliseconds lost_after{0};
   };
 
   // `peer`: ends when the client does (Transport::peer_socket()); a duplicate is watched. `alive`

@@ -223,7 +223,7 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
                   options.client);
         end(lost, "", 0);
       },
-      {},
+      {.lost_after = options.lost_client},
       {(*links)->descriptor(),
        [&executor, &links = **links] {
          links.take([&executor] { return executor.commands().take(); });

@@ -23,6 +23,8 @@ while (result := cuda.cuCtxSynchronize()) == 0:
 sys.exit(result - 40)
 """
 UNAVAILABLE = 46 - 40
+# Makes a context and waits.
+IDLE = CALLS.replace("while (", "sys.stdin.read()\nwhile (")
 
 
 class Forwarder:
@@ -57,9 +59,46 @@ class Forwarder:
                 client.shutdown(socket.SHUT_RDWR)
 
 
+class OtherHost:
+    """A network namespace, which stands for a host that can be cut off."""
+
+    SERVER = "10.249.83.1"
+
+    def __init__(self):
+        self.name = f"fargpu{os.getpid()}"
+        self.link = f"fg{os.getpid()}"
+
+    def __enter__(self):
+        if not self.ip("netns", "add", self.name):
+            raise unittest.SkipTest("needs the right to make networks")
+        steps = (
+            ("link", "add", self.link, "type", "veth", "peer", "name", "there", "netns", self.name),
+            ("address", "add", f"{self.SERVER}/30", "dev", self.link),
+            ("link", "set", self.link, "up"),
+            ("-n", self.name, "address", "add", "10.249.83.2/30", "dev", "there"),
+            ("-n", self.name, "link", "set", "there", "up"),
+        )
+        if not all(self.ip(*step) for step in steps):
+            self.__exit__()
+            raise unittest.SkipTest("needs the right to make networks")
+        return self
+
+    def __exit__(self, *_):
+        self.ip("link", "del", self.link)
+        self.ip("netns", "del", self.name)
+
+    @staticmethod
+    def ip(*arguments):
+        return testing.run(["ip", *arguments]).returncode == 0
+
+    def go(self):
+        """No packet comes from there any more."""
+        self.ip("-n", self.name, "link", "set", "there", "down")
+
+
 class Losses(unittest.TestCase):
-    def start(self, server, text=CALLS):
-        command = [testing.BUILD.fargpu, "run", "--", sys.executable, "-c", text]
+    def start(self, server, text=CALLS, through=()):
+        command = [*through, testing.BUILD.fargpu, "run", "--", sys.executable, "-c", text]
         program = subprocess.Popen(
             command,
             env=testing.clean_environment(FARGPU_SERVER=server),
@@ -130,6 +169,42 @@ class Losses(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, testing.LIMIT / 2)
             for worker in workers:
                 os.kill(worker, signal.SIGCONT)
+
+    def on_other_host(self, host, daemon, text):
+        port = daemon.port_file.read_text().split()[1]
+        inside = ("ip", "netns", "exec", host.name)
+        program = self.start(f"{host.SERVER}:{port}", text, inside)
+        self.addCleanup(program.communicate)
+        self.addCleanup(program.kill)
+        return program
+
+    @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it is about TCP")
+    def test_a_host_that_goes_without_a_word(self):
+        for text in (CALLS, IDLE):
+            with OtherHost() as host:
+                flags = ("--listen", f"{host.SERVER}:0", "--lost-client", "2s")
+                with testing.Daemon(*flags) as daemon:
+                    self.on_other_host(host, daemon, text)
+                    host.go()
+                    begin = time.monotonic()
+                    testing.wait_until(lambda d=daemon: not d.workers(), "the worker has gone")
+                    testing.wait_until(
+                        lambda d=daemon: "event=job-end" in d.log_text(), "the GPU is free"
+                    )
+                    self.assertLess(time.monotonic() - begin, 10)
+                    self.assertIn("event=client-silent", daemon.log_text())
+
+    @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it is about TCP")
+    def test_a_stopped_program_on_a_living_host(self):
+        with OtherHost() as host:
+            flags = ("--listen", f"{host.SERVER}:0", "--lost-client", "1s")
+            with testing.Daemon(*flags) as daemon:
+                program = self.on_other_host(host, daemon, CALLS)
+                os.kill(program.pid, signal.SIGSTOP)
+                time.sleep(5)
+                self.assertEqual(len(daemon.workers()), 1, daemon.log_text())
+                os.kill(program.pid, signal.SIGCONT)
+                self.assertNotIn("event=client-silent", daemon.log_text())
 
 
 if __name__ == "__main__":

@@ -382,6 +382,32 @@ class Processes(unittest.TestCase):
             daemon.process.wait(30)
             self.is_lost(session)
 
+    def test_a_worker_that_cannot_be_killed(self):
+        """The daemon ends without it: ten seconds after the drain, or at a second signal."""
+        group = pathlib.Path(f"/sys/fs/cgroup/freezer/fargpu-{os.getpid()}")
+        try:
+            group.mkdir()
+        except OSError:
+            self.skipTest("needs the right to freeze processes (cgroup version 1)")
+        self.addCleanup(group.rmdir)
+        for signals, seconds in ((1, 14), (2, 4)):
+            with self.subTest(signals=signals), testing.Daemon("--drain", "1s") as daemon:
+                session = Session(daemon)
+                (worker,) = daemon.workers()
+                (group / "cgroup.procs").write_text(str(worker))
+                (group / "freezer.state").write_text("FROZEN")
+                try:
+                    begin = time.monotonic()
+                    for _ in range(signals):
+                        daemon.process.terminate()
+                        testing.wait_until(lambda: "draining" in daemon.log_text(), "it drains")
+                    self.assertEqual(daemon.process.wait(30), 0)
+                    self.assertLess(time.monotonic() - begin, seconds)
+                    self.assertIn("event=workers-left sessions=1", daemon.log_text())
+                finally:
+                    (group / "freezer.state").write_text("THAWED")
+                self.is_lost(session)
+
     def test_drain_lets_submitted_work_end(self):
         """A host function that lasts longer than the drain, and what waits behind it, end; so does
         the program. The calls of a thread that would go on submitting wait meanwhile."""
