@@ -248,7 +248,7 @@ CUresult NodeParams::take_kernel() {
   result = check_launch({{kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
                          {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},
                          kernel.sharedMemBytes},
-                        *session.device(context_->device), *known);
+                        *session.device(context_->device), *function, *known);
   if (result != CUDA_SUCCESS) return result;
   packed_.resize(function->parameter_bytes);
   std::span<const std::byte> packed;

@@ -24,14 +24,17 @@ void copy_parameter(std::byte* to, const void* from, size_t bytes) {
 
 }  // namespace
 
-CUresult check_launch(const LaunchShape& shape, const Device& device,
-                      const FunctionAttributes& function) {
+CUresult check_launch(const LaunchShape& shape, const Device& device, const Function& function,
+                      const FunctionAttributes& attributes) {
   constexpr CUdevice_attribute kGrid[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
                                           CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
                                           CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
   constexpr CUdevice_attribute kBlock[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
                                            CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
                                            CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
+  constexpr CUfunction_attribute kCluster[] = {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+                                               CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+                                               CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH};
   uint64_t threads = 1;
   for (size_t i = 0; i < 3; ++i) {
     if (shape.grid[i] == 0 || shape.grid[i] > static_cast<unsigned>(device.attribute(kGrid[i]))) {
@@ -48,7 +51,7 @@ CUresult check_launch(const LaunchShape& shape, const Device& device,
     return CUDA_ERROR_INVALID_VALUE;
   }
   const auto value = [&](CUfunction_attribute id) {
-    return function[static_cast<size_t>(id)].load(std::memory_order_relaxed);
+    return attributes[static_cast<size_t>(id)].load(std::memory_order_relaxed);
   };
   const int most = value(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (most > 0 && threads > static_cast<uint64_t>(most)) {
@@ -62,6 +65,13 @@ CUresult check_launch(const LaunchShape& shape, const Device& device,
   const int dynamic = value(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   if (dynamic >= 0 && shape.shared_bytes > static_cast<unsigned>(dynamic))
     return CUDA_ERROR_INVALID_VALUE;
+  if (function.required_block[0] != 0 && shape.block != function.required_block)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < 3; ++i) {
+    const int required = value(kCluster[i]);
+    if (required > 0 && shape.grid[i] % static_cast<unsigned>(required) != 0)
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
   return CUDA_SUCCESS;
 }
 

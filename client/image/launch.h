@@ -21,10 +21,11 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
-// CUDA_ERROR_INVALID_VALUE for shapes that the device or the function's shared memory do not allow,
-// LAUNCH_OUT_OF_RESOURCES for more threads than the function's registers allow.
-CUresult check_launch(const LaunchShape& shape, const Device& device,
-                      const FunctionAttributes& function);
+// CUDA_ERROR_INVALID_VALUE for shapes that the device, the function's shared memory or its required
+// block do not allow, LAUNCH_OUT_OF_RESOURCES for more threads than the function's registers allow,
+// INVALID_CLUSTER_SIZE for a grid that is not whole clusters of the required size.
+CUresult check_launch(const LaunchShape& shape, const Device& device, const Function& function,
+                      const FunctionAttributes& attributes);
 
 // Packs kernelParams or `extra` by the function's layout. `buffer`: function.parameter_bytes long.
 // *packed: in `buffer`. CUDA_ERROR_INVALID_VALUE when neither or both are given, or a pointer is

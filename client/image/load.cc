@@ -382,6 +382,7 @@ CUresult function_by_name(Session& session, ImageRecord& image, const char* name
     return from_status(status);
   }
   fill(*function, name, layout);
+  function->required_block = layouts_of(session, image)->required_block(name);
   if (const Context* context = current_context())
     function->remember(context->device, answer->attributes);
   image.functions.emplace(name, *id);

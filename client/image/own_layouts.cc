@@ -64,6 +64,16 @@ Status OwnLayouts::check(const std::string& kernel, const ParameterLayout& layou
   return check_locked(kernel, layout);
 }
 
+std::array<unsigned, 3> OwnLayouts::required_block(const std::string& kernel) {
+  const std::lock_guard lock(mutex_);
+  read_added();
+  const auto found = layouts_.kernels.find(kernel);
+  if (found == layouts_.kernels.end() || found->second.empty()) return {};
+  const auto block = found->second.front().required_block;
+  const auto has_it = [&block](const ParameterLayout& one) { return one.required_block == block; };
+  return std::ranges::all_of(found->second, has_it) ? block : std::array<unsigned, 3>{};
+}
+
 Status OwnLayouts::check_locked(const std::string& kernel, const ParameterLayout& layout) {
   const auto found = layouts_.kernels.find(kernel);
   if (found == layouts_.kernels.end()) {

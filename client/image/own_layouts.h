@@ -4,6 +4,7 @@
 // Any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -31,6 +32,8 @@ class OwnLayouts {
   // PTX says. Where the images say nothing of the kernel but may have more, the answer is yes;
   // where they have no more, it is yes for no parameters alone. kProtocol with the difference.
   Status check(const std::string& kernel, const ParameterLayout& layout);
+  // The only block that a launch of the kernel may have; 0: any, or the images differ.
+  std::array<unsigned, 3> required_block(const std::string& kernel);
 
  private:
   Status check_locked(const std::string& kernel, const ParameterLayout& layout);

@@ -59,6 +59,7 @@ struct Function final : Object {
   std::string name;
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
+  std::array<unsigned, 3> required_block{};  // the only one that a launch may have; 0: any
 
   // nullptr: not asked for yet on that device (visible ordinal). A kernel's: as set for the kernel.
   FunctionAttributes* on_device(int device) const {

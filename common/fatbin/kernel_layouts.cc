@@ -1,6 +1,7 @@
 #include "common/fatbin/kernel_layouts.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstdint>
@@ -83,7 +84,7 @@ bool for_each_section(std::string_view elf, See&& see) {
 
 // The section's attributes: a format, a number and, by the format, a value or so many bytes.
 std::optional<ParameterLayout> read_attributes(std::string_view info) {
-  constexpr uint8_t kWithBytes = 4, kParameter = 0x17, kParameter2 = 0x45;
+  constexpr uint8_t kWithBytes = 4, kRequiredBlock = 0x10, kParameter = 0x17, kParameter2 = 0x45;
   constexpr uint64_t kOrdinalAt = 4, kOffsetAt = 6, kSizeAt = 8, kParameterBytes = 12;
   ParameterLayout layout;
   for (uint64_t at = 0; at + 4 <= info.size(); at += 4) {
@@ -94,6 +95,11 @@ std::optional<ParameterLayout> read_attributes(std::string_view info) {
     if (bytes > info.size() - at - 4) return std::nullopt;
     const std::string_view value = info.substr(at + 4, bytes);
     at += bytes;
+    if (number == kRequiredBlock) {
+      const auto block = load<std::array<unsigned, 3>>(value, 0);
+      if (!block) return std::nullopt;
+      layout.required_block = *block;
+    }
     if (number != kParameter && number != kParameter2) continue;
     if (value.size() < kParameterBytes) return std::nullopt;
     const auto ordinal = *load<uint16_t>(value, kOrdinalAt);
@@ -247,11 +253,36 @@ std::optional<ParameterLayout> read_parameters(Words& words) {
   return std::nullopt;
 }
 
+// Behind ".reqntid": up to three numbers; 0: they are none. `word`: the first one behind them.
+std::array<unsigned, 3> read_block(Words& words, std::string_view* word) {
+  std::array<unsigned, 3> block{1, 1, 1};
+  for (unsigned& size : block) {
+    *word = words.next();
+    size = static_cast<unsigned>(number(*word).value_or(0));
+    if (size == 0) return {};
+    *word = words.next();
+    if (*word != ",") break;
+  }
+  return block;
+}
+
 // Behind ".entry".
 void read_kernel(Words& words, KernelLayouts& layouts) {
   const std::string_view name = words.next();
   if (name.empty()) return;
-  add(layouts, name, words.next() == "(" ? read_parameters(words) : ParameterLayout());
+  std::string_view word = words.next();
+  std::optional<ParameterLayout> layout = ParameterLayout();
+  if (word == "(") {
+    layout = read_parameters(words);
+    word = words.next();
+  }
+  while (layout && !word.empty() && word != "{" && word != ";") {
+    if (word == ".reqntid")
+      layout->required_block = read_block(words, &word);
+    else
+      word = words.next();
+  }
+  add(layouts, name, std::move(layout));
 }
 
 // What stands before that place in its line.

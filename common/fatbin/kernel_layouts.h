@@ -1,7 +1,8 @@
-// What an image says of its kernels' parameters and of its variables. Pure functions over memory of
-// the caller; nothing outside the image is read.
+// What an image says of its kernels' parameters and blocks, and of its variables. Pure functions
+// over memory of the caller; nothing outside the image is read.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,8 @@ namespace fargpu {
 
 struct ParameterLayout {
   std::vector<unsigned> offsets, sizes;  // bytes, one of each per parameter
+  // The only block that a launch may have (PTX: .reqntid; OpenCL: reqd_work_group_size); 0: any.
+  std::array<unsigned, 3> required_block{};
   bool operator==(const ParameterLayout&) const = default;
 };
 

@@ -45,6 +45,7 @@ struct KernelInfo {
   int max_threads_per_block = 1024;                      // from .maxntid/.reqntid
   std::array<uint32_t, 3> required_block = {0, 0, 0};    // .reqntid, or 0
   std::array<uint32_t, 3> required_cluster = {0, 0, 0};  // .reqnctapercluster, or 0
+  bool explicit_cluster = false;                         // .explicitcluster
   int ptx_version = 0;                                   // 90 for ISA 9.0
   int target_arch = 0;                                   // 75 for sm_75
 };

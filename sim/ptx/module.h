@@ -111,6 +111,7 @@ struct Function {
   std::vector<Prototype> prototypes;
   std::vector<Instruction> body;
   std::array<uint32_t, 3> max_threads{}, required_threads{}, required_cluster{};
+  bool explicit_cluster = false;
   int line = 0;
 };
 

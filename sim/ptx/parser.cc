@@ -271,12 +271,13 @@ bool Parser::parse_function_directives(Function& function) {
                text == "abi_preserve_control") {
       uint64_t ignored = 0;
       if (!expect_integer(ignored)) return false;
+    } else if (text == "explicitcluster") {
+      function.explicit_cluster = true;
     } else if (text == "noreturn") {
       function.no_return = true;
     } else if (text == "pragma") {
       if (!skip_to_semicolon()) return false;
-    } else if (text == "attribute" || text == "explicitcluster" || text == "blocksareclusters" ||
-               text == "unified") {
+    } else if (text == "attribute" || text == "blocksareclusters" || text == "unified") {
       if (peek().is('(')) {
         while (!accept(')')) {
           if (peek().kind == TokenKind::kEnd) return fail("expected ')'");

@@ -114,7 +114,10 @@ CUresult check_cooperative(const Device& device, const KernelInfo& info, const G
 
 CUresult check_cluster(const Function& function, const GridConfig& grid) {
   const auto required = required_cluster(*function.info, *function.settings);
-  if (required == std::array<uint32_t, 3>{}) return CUDA_SUCCESS;
+  if (required == std::array<uint32_t, 3>{}) {
+    return function.info->explicit_cluster && grid.cluster[0] == 0 ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+                                                                   : CUDA_SUCCESS;
+  }
   if (required[0] == 0 || required[1] == 0 || required[2] == 0)
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   if (grid.cluster[0] != 0 && grid.cluster != required) return CUDA_ERROR_INVALID_CLUSTER_SIZE;

@@ -30,7 +30,9 @@ class LaunchCheck : public testing::Test {
     values[CU_FUNC_ATTRIBUTE_NUM_REGS] = 120;
     attributes_ = function_.remember(0, values);
   }
-  CUresult check(const LaunchShape& shape) { return check_launch(shape, device_, *attributes_); }
+  CUresult check(const LaunchShape& shape) {
+    return check_launch(shape, device_, function_, *attributes_);
+  }
   Device device_ = device();
   Function function_;
   FunctionAttributes* attributes_;
@@ -53,6 +55,22 @@ TEST_F(LaunchCheck, LimitsOfTheFunction) {
   EXPECT_EQ(check({{1, 1, 1}, {545, 1, 1}}), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);  // registers
   EXPECT_EQ(check({{1, 1, 1}, {1, 1, 1}, 48 << 10}), CUDA_SUCCESS);
   EXPECT_EQ(check({{1, 1, 1}, {1, 1, 1}, (48 << 10) + 1}), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(LaunchCheck, RequiredBlock) {
+  function_.required_block = {64, 2, 1};
+  EXPECT_EQ(check({{1, 1, 1}, {64, 2, 1}}), CUDA_SUCCESS);
+  EXPECT_EQ(check({{1, 1, 1}, {128, 1, 1}}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(check({{1, 1, 1}, {64, 2, 2}}), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(LaunchCheck, WholeClusters) {
+  (*attributes_)[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = 2;
+  (*attributes_)[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] = 3;
+  (*attributes_)[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] = 1;
+  EXPECT_EQ(check({{4, 3, 5}, {1, 1, 1}}), CUDA_SUCCESS);
+  EXPECT_EQ(check({{3, 3, 1}, {1, 1, 1}}), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(check({{4, 4, 1}, {1, 1, 1}}), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
 
 class Parameters : public testing::Test {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <span>
 #include <string>
@@ -54,6 +55,24 @@ TEST(KernelLayoutsTest, InPtx) {
   // As a compiler lays it out for (int, double, struct of 5016 bytes, three shorts, char, float*).
   EXPECT_EQ(only(layouts, "many").offsets, (Numbers{0, 8, 16, 5032, 5038, 5040}));
   EXPECT_EQ(only(layouts, "many").sizes, (Numbers{4, 8, 5016, 6, 1, 8}));
+}
+
+TEST(KernelLayoutsTest, RequiredBlocksInPtx) {
+  const auto layouts = read(R"(.version 8.0
+.entry three(.param .u32 a) .maxnreg 32 .reqntid 64, 2, 3 { ret; }
+.entry two() .reqntid 64, 2 .minnctapersm 1 { ret; }
+.entry one .reqntid 96
+{ ret; }
+.entry most(.param .u32 a) .maxntid 64, 1, 1 { .reqntid 7; ret; }
+.entry broken(.param .u32 a) .reqntid x { ret; }
+.entry cut(.param .u32 a) .reqntid 64,)");
+  using Block = std::array<unsigned, 3>;
+  EXPECT_EQ(only(layouts, "three").required_block, (Block{64, 2, 3}));
+  EXPECT_EQ(only(layouts, "two").required_block, (Block{64, 2, 1}));
+  EXPECT_EQ(only(layouts, "one").required_block, (Block{96, 1, 1}));
+  EXPECT_EQ(only(layouts, "most").required_block, Block{});
+  EXPECT_EQ(only(layouts, "broken").required_block, Block{});
+  EXPECT_EQ(only(layouts, "cut").required_block, Block{});
 }
 
 TEST(KernelLayoutsTest, VectorsAndTextsInPtx) {
@@ -158,6 +177,19 @@ constexpr std::string_view kNew(
     "\x04\x45\x0c\x00\x00\x00\x00\x00\x01\x00\x10\x00\x98\x13\x00\x00"
     "\x04\x45\x0c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x05",
     32);
+
+// As ptxas writes it for .reqntid 64, 2, and for .maxntid.
+TEST(KernelLayoutsTest, RequiredBlocksInCubins) {
+  using Block = std::array<unsigned, 3>;
+  constexpr std::string_view kBlock(
+      "\x04\x10\x0c\x00\x40\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00", 16);
+  constexpr std::string_view kMost(
+      "\x04\x05\x0c\x00\x40\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00", 16);
+  EXPECT_EQ(only(read(cubin(kBlock)), "k").required_block, (Block{64, 2, 1}));
+  EXPECT_EQ(only(read(cubin(kMost)), "k").required_block, Block{});
+  EXPECT_TRUE(read(cubin(std::string_view("\x04\x10\x04\x00zzzz", 8))).kernels.at("k").empty())
+      << "too short";
+}
 
 TEST(KernelLayoutsTest, InCubins) {
   const auto old = read(cubin(kOld));

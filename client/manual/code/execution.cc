@@ -30,6 +30,28 @@ bool is_cooperative(LaunchKind kind, std::span<const CUlaunchAttribute> attribut
          });
 }
 
+// A kernel has no context: it runs in that of the stream.
+bool is_of_another_context(const Function& function, CUstream stream) {
+  if (function.context == nullptr) return false;
+  const Context* const own = context_of(stream);
+  return own != nullptr && own != function.context;
+}
+
+// The function has no cluster of its own (PTX: .explicitcluster without .reqnctapercluster).
+bool needs_cluster(const FunctionAttributes& attributes) {
+  const auto value = [&](CUfunction_attribute id) {
+    return attributes[static_cast<size_t>(id)].load(std::memory_order_relaxed);
+  };
+  return value(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) > 0 &&
+         value(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) <= 0;
+}
+
+bool has_cluster(std::span<const CUlaunchAttribute> attributes) {
+  return std::ranges::any_of(attributes, [](const CUlaunchAttribute& attribute) {
+    return attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  });
+}
+
 // Most kernels have few parameters: those are packed where the message has them.
 constexpr size_t kFewBytes = 4096;
 using Message = wire::FixedMessage<schema::FgLaunchParams, kFewBytes>;
@@ -64,6 +86,7 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
   Function* function = nullptr;
   if (const CUresult result = find_function(target.session, f, &function); result != CUDA_SUCCESS)
     return result;
+  if (is_of_another_context(*function, stream)) return CUDA_ERROR_INVALID_HANDLE;
   const Context* context = current_context();
   const Device& device = *target.session.device(context->device);
   FunctionAttributes* known = nullptr;
@@ -71,8 +94,11 @@ CUresult launch(const LaunchShape& shape, CUfunction f, CUstream stream, LaunchK
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = check_launch(shape, device, *known); result != CUDA_SUCCESS)
+  if (const CUresult result = check_launch(shape, device, *function, *known);
+      result != CUDA_SUCCESS) {
     return result;
+  }
+  if (needs_cluster(*known) && !has_cluster(attributes)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   const bool plain = kind == LaunchKind::kPlain && attributes.empty();
   if (!plain && is_cooperative(kind, attributes)) {
     if (const CUresult result = check_cooperative(shape, f); result != CUDA_SUCCESS) return result;

@@ -36,7 +36,7 @@ class MultiDeviceLaunch {
     const LaunchShape shape{{given.gridDimX, given.gridDimY, given.gridDimZ},
                             {given.blockDimX, given.blockDimY, given.blockDimZ},
                             given.sharedMemBytes};
-    result = check_launch(shape, *session_.device(context.device), *known);
+    result = check_launch(shape, *session_.device(context.device), *function, *known);
     if (result == CUDA_SUCCESS) result = check_cooperative(shape, handle);
     if (result != CUDA_SUCCESS) return result;
     std::vector<std::byte> buffer(function->parameter_bytes);

@@ -435,6 +435,7 @@ bool Loader::lower() {
     info.registers =
         static_cast<int>(std::clamp<uint32_t>(code.frame_bytes / kValueBytes / 3, 16, 64));
     info.required_cluster = body.required_cluster;
+    info.explicit_cluster = body.explicit_cluster;
     if (body.required_threads[0] != 0) {
       info.required_block = body.required_threads;
       info.max_threads_per_block = static_cast<int>(
