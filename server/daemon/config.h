@@ -42,9 +42,10 @@ struct DaemonConfig {
   PlacementLimits placement;
   // after the last session of a job that no `fargpu run` holds
   std::chrono::milliseconds job_grace{30000};
-  // of a job on each GPU; 0: the GPU's
+  // Bytes on each GPU: the cap of a job (0: the GPU's memory), and the default for a job that asks
+  // for no amount (0: the cap).
   uint64_t max_memory_per_job = 0;
-  uint64_t memory_per_job = 0;      // of one that asks for none; 0: as much as it may have
+  uint64_t memory_per_job = 0;
   uint64_t memory_per_session = 0;  // an older name of max_memory_per_job
   // of the host, for the client's bytes (host_budget.h); 0: half of what there is
   uint64_t host_memory_per_session = 0;

@@ -66,7 +66,7 @@ class Jobs {
   struct Rules {
     uint32_t max_sessions = 256;
     std::chrono::milliseconds grace{30000};
-    // Of a job on each GPU: of one that asks for none, and the most. 0: no limit.
+    // Bytes of a job on each GPU: the default for one that asks for none, and the cap; 0: no limit.
     uint64_t usual_memory = 0, most_memory = 0;
   };
   enum class Change {
