@@ -290,6 +290,7 @@ struct SessionInfo {
   calls @9 :UInt64;               # frames executed
   job @10 :UInt64;
   management @11 :Bool;
+  hangs @12 :Bool;                # its worker was killed, and is still there
 }
 
 struct JobInfo {
@@ -311,6 +312,7 @@ struct GpuInfo {
   reservedBytes @3 :UInt64;
   sessions @4 :UInt32;
   jobs @5 :UInt32;
+  outOfService @6 :Text;          # why; empty: it is in service
 }
 
 struct Status {

@@ -160,7 +160,10 @@ struct Report {
   clientSeen @12 :Bool;
 }
 
-struct LastWords { reason @0 :Text; }
+struct LastWords {
+  reason @0 :Text;
+  limit @1 :Text;                 # of the configuration, which has ended the session; empty: none
+}
 
 # Only to and from workers whose Start, or Started, is of version 2 or later.
 struct Peer { session @0 :UInt64; }

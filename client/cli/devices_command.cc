@@ -23,6 +23,8 @@ int show_devices(const Target& target) {
     std::printf("%-3d  %-40s  %-28s  %10s  %10s  %4u  %u\n", index++, gpu.uuid.c_str(),
                 gpu.name.c_str(), format_bytes(gpu.total_bytes).c_str(),
                 format_bytes(gpu.reserved_bytes).c_str(), gpu.jobs, gpu.sessions);
+    if (!gpu.out_of_service.empty())
+      std::printf("     out of service: %s\n", gpu.out_of_service.c_str());
   }
   return kSuccess;
 }

@@ -34,7 +34,7 @@ std::string state(const JobStatus& job, size_t sessions) {
   return "running";
 }
 
-void print(const JobStatus& job, size_t sessions) {
+void print(const JobStatus& job, size_t sessions, const std::vector<GpuStatus>& gpus) {
   const std::string limit =
       job.memory_limit_bytes == 0 ? "" : " of " + format_bytes(job.memory_limit_bytes);
   std::printf("job %s  %s  %s  %s  %s\n", id_text(job.id).c_str(), state(job, sessions).c_str(),
@@ -43,6 +43,9 @@ void print(const JobStatus& job, size_t sessions) {
     const uint64_t used = i < job.memory_used_bytes.size() ? job.memory_used_bytes[i] : 0;
     std::printf("  GPU %zu  %s  %s%s\n", i, job.gpus[i].c_str(), format_bytes(used).c_str(),
                 limit.c_str());
+    for (const GpuStatus& gpu : gpus)
+      if (gpu.uuid == job.gpus[i] && !gpu.out_of_service.empty())
+        std::printf("    out of service: %s\n", gpu.out_of_service.c_str());
   }
 }
 
@@ -62,7 +65,8 @@ int list_jobs_of(const Target& target) {
   };
   std::vector<SessionStatus>& sessions = status->sessions;
   for (const JobStatus& job : status->jobs) {
-    print(job, static_cast<size_t>(std::count_if(sessions.begin(), sessions.end(), belongs(job))));
+    print(job, static_cast<size_t>(std::count_if(sessions.begin(), sessions.end(), belongs(job))),
+          status->gpus);
     for (const SessionStatus& session : sessions) {
       if (session.job == job.id) print(session);
     }

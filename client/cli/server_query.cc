@@ -107,14 +107,15 @@ ServerStatus to_plain(schema::Status::Reader from) {
   to.uptime_seconds = from.getUptimeSeconds();
   for (auto gpu : from.getGpus()) {
     to.gpus.push_back({shown(gpu.getUuid()), shown(gpu.getName()), gpu.getTotalBytes(),
-                       gpu.getReservedBytes(), gpu.getSessions(), gpu.getJobs()});
+                       gpu.getReservedBytes(), gpu.getSessions(), gpu.getJobs(),
+                       shown(gpu.getOutOfService())});
   }
   for (auto session : from.getSessions()) {
     SessionStatus& plain = to.sessions.emplace_back();
     plain.id = session.getId();
     plain.client = shown(session.getClient());
     plain.peer = shown(session.getPeer());
-    plain.transport = shown(session.getTransport());
+    plain.transport = session.getHangs() ? "hangs" : shown(session.getTransport());
     for (auto gpu : session.getGpus()) plain.gpus.emplace_back(shown(gpu));
     plain.memory_limit_bytes = session.getMemoryLimitBytes();
     plain.memory_used_bytes = session.getMemoryUsedBytes();

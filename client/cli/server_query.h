@@ -23,6 +23,7 @@ struct GpuStatus {
   std::string uuid, name;
   uint64_t total_bytes = 0, reserved_bytes = 0;
   unsigned sessions = 0, jobs = 0;
+  std::string out_of_service;  // why; empty: it is in service
 };
 
 struct JobStatus {

@@ -1,7 +1,9 @@
 #include "server/daemon/config.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <functional>
@@ -9,9 +11,11 @@
 #include <sstream>
 #include <toml.hpp>
 
+#include "common/base/log.h"
 #include "common/base/parse.h"
 #include "common/bootstrap/connect.h"
 #include "common/transport/bulk_shares.h"
+#include "server/job/image_files.h"
 
 namespace fargpu::server {
 namespace {
@@ -174,6 +178,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"worker-oom-score", number(c.worker.oom_score, 0, 1000, "a number from 0 to 1000")},
       {"worker-core-dumps", yes_or_no(c.worker.core_dumps)},
       {"workers-ahead", number(c.workers_ahead, 0, 64, "a number from 0 to 64")},
+      {"worker-start", duration(c.worker_start)},
       {"silent-worker", duration(c.silent_worker)},
       {"lost-client", duration(c.lost_client)},
       {"job-grace", duration(c.job_grace)},
@@ -195,16 +200,46 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
   };
 }
 
+std::string image_folder(const DaemonConfig& config) {
+  if (!config.cache_dir.empty()) return config.cache_dir;
+  const char* const systemd = std::getenv("CACHE_DIRECTORY");
+  return systemd != nullptr && *systemd != '\0' ? systemd : "/var/tmp";
+}
+
+constexpr uint64_t kMostImages = 4096;  // of a tenant
+
 }  // namespace
 
 std::vector<std::string> default_listen(const DaemonConfig& config) {
   return {config.token_file.empty() ? "127.0.0.1:14900" : "0.0.0.0:14900"};
 }
 
-std::string image_folder(const DaemonConfig& config) {
-  if (!config.cache_dir.empty()) return config.cache_dir;
-  const char* const systemd = std::getenv("CACHE_DIRECTORY");
-  return systemd != nullptr && *systemd != '\0' ? systemd : "/var/tmp";
+std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config) {
+  std::vector<std::pair<std::string, std::string>> result;
+  if (config.sim_gpus != 0) result.emplace_back("FARGPU_SIM_GPUS", std::to_string(config.sim_gpus));
+  if (!config.sim_memory.empty()) result.emplace_back("FARGPU_SIM_MEMORY", config.sim_memory);
+  if (!config.sim_compute_capability.empty()) {
+    result.emplace_back("FARGPU_SIM_COMPUTE_CAPABILITY", config.sim_compute_capability);
+  }
+  if (config.sim_slot) result.emplace_back("FARGPU_SIM_SLOT", std::to_string(*config.sim_slot));
+  if (!config.sim_shared.empty()) result.emplace_back("FARGPU_SIM_SHARED", config.sim_shared);
+  if (!config.log_level.empty()) result.emplace_back("FARGPU_LOG", config.log_level);
+  return result;
+}
+
+ImageBroker::Rules image_rules(const DaemonConfig& config) {
+  std::string folder = image_folder(config);
+  if (const Status usable = try_image_files(folder); !usable.ok()) {
+    log::warn("event=no-images-kept why=\"{}\" remedy=\"--cache-dir names another folder\"",
+              usable.message());
+    folder.clear();
+  }
+  // Each is a descriptor of the daemon, which needs some for other things.
+  rlimit files{};
+  (void)::getrlimit(RLIMIT_NOFILE, &files);
+  const uint64_t most = std::min<uint64_t>(kMostImages, files.rlim_cur / 4 / config.image_tenants);
+  return {std::move(folder), config.image_cache_bytes, static_cast<uint32_t>(most),
+          config.image_tenants};
 }
 
 bool is_for_other_machines(const std::string& where) {

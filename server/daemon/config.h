@@ -14,6 +14,7 @@
 #include "common/bootstrap/transport_choice.h"
 #include "common/wire/frame.h"
 #include "server/handover/worker_limits.h"
+#include "server/job/image_broker.h"
 #include "server/placement/host_placement.h"
 
 namespace fargpu::server {
@@ -54,6 +55,8 @@ struct DaemonConfig {
   uint32_t image_tenants = 4;                      // that may keep images
   WorkerLimits worker;
   uint32_t workers_ahead = 2;  // that wait for a session, for each GPU
+  // until a worker's driver is open; 0: no limit
+  std::chrono::milliseconds worker_start{120000};
   // of a worker that answers nothing; 0: it stays
   std::chrono::milliseconds silent_worker{20000};
   // of a client whose host answers nothing; 0: the system's time
@@ -66,8 +69,11 @@ struct DaemonConfig {
 // All interfaces if there is a token, else loopback only.
 std::vector<std::string> default_listen(const DaemonConfig& config);
 
-// Where images are kept.
-std::string image_folder(const DaemonConfig& config);
+// Environment variables of workers and of the probe that follow from it.
+std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config);
+
+// Logs where no images can be kept.
+ImageBroker::Rules image_rules(const DaemonConfig& config);
 
 // Whether this address to listen at, a valid one, can be reached from other machines.
 bool is_for_other_machines(const std::string& where);

@@ -199,6 +199,8 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
                  "number of idle workers for each GPU, started ahead of sessions with an open "
                  "driver and no GPU memory. 0: a worker is started with its session")
       ->check(CLI::Range(0, 64));
+  duration("--worker-start", c.worker_start,
+           "a worker whose driver is not open after this time is ended. 0s: no limit");
   duration("--silent-worker", c.silent_worker,
            "a worker that answers nothing for this time is ended: it was stopped, or hangs. 0s: it "
            "keeps its place");

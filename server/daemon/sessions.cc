@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -28,39 +27,12 @@ constexpr auto kLastCalls = std::chrono::seconds(1);
 // the client's end.
 constexpr auto kLateEnd = std::chrono::milliseconds(5);
 
-// Of a worker that starts: with a driver that hangs it would keep its place for ever.
-constexpr auto kLongestStart = std::chrono::minutes(2);
-// The same if its client has gone, which it sees itself once its driver is open.
-constexpr auto kLongestStartForNobody = std::chrono::seconds(5);
-constexpr auto kBetweenLooks = std::chrono::seconds(1);
-// In the time after which a worker that answers nothing is killed. By their number and not by the
-// clock: this process may have been stopped, too.
-constexpr unsigned kQuestions = 8;
-
-bool has_ended(const Fd& connection) {
-  pollfd entry{connection.get(), POLLRDHUP, 0};
-  return ::poll(&entry, 1, 0) == 1;
-}
-
 bool share_a_unit(std::span<const size_t> a, std::span<const size_t> b) {
   return std::any_of(a.begin(), a.end(),
                      [b](size_t unit) { return std::find(b.begin(), b.end(), unit) != b.end(); });
 }
 
 }  // namespace
-
-std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config) {
-  std::vector<std::pair<std::string, std::string>> result;
-  if (config.sim_gpus != 0) result.emplace_back("FARGPU_SIM_GPUS", std::to_string(config.sim_gpus));
-  if (!config.sim_memory.empty()) result.emplace_back("FARGPU_SIM_MEMORY", config.sim_memory);
-  if (!config.sim_compute_capability.empty()) {
-    result.emplace_back("FARGPU_SIM_COMPUTE_CAPABILITY", config.sim_compute_capability);
-  }
-  if (config.sim_slot) result.emplace_back("FARGPU_SIM_SLOT", std::to_string(*config.sim_slot));
-  if (!config.sim_shared.empty()) result.emplace_back("FARGPU_SIM_SHARED", config.sim_shared);
-  if (!config.log_level.empty()) result.emplace_back("FARGPU_LOG", config.log_level);
-  return result;
-}
 
 Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
     : host_(host),
@@ -69,8 +41,9 @@ Sessions::Sessions(const Host& host, IdSequence& ids, OnEnd on_end)
       host_id_(bootstrap::host_identity()),
       processes_(processes_of(host_id_, bootstrap::pid_namespace())),
       ended_(host.loop),
-      starts_timer_(host.loop),
-      answers_timer_(host.loop) {}
+      starts_{boost::asio::steady_timer(host.loop), kBetweenLooks, &Sessions::look_at_starts},
+      answers_{boost::asio::steady_timer(host.loop), host.config.silent_worker / kQuestions,
+               &Sessions::look_at_answers} {}
 
 Sessions::~Sessions() {
   for (const auto& [id, session] : sessions_) session.link->close();
@@ -97,6 +70,7 @@ Status Sessions::start(const NewSession& session) {
                        session.hello.host_id,
                        processes_ != 0 && session.hello.process.host == processes_,
                        Fd(::fcntl(session.socket, F_DUPFD_CLOEXEC, 0))};
+  record.sequence = session.sequence;
   record.tenant = session.job.tenant;
   if (Status started = start_worker(record, session); !started.ok()) {
     log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
@@ -117,10 +91,10 @@ Status Sessions::start(const NewSession& session) {
       record.ahead ? "yes" : "no");
   worker->on_end([this, id](const ProcessEnd& how) { end(id, how); });
   record.link->start(
-      [id, worker](const Status& why) {
+      [this, id, worker](const Status& why) {
         log::error("event=worker-broke-protocol session={} worker={} why=\"{}\"", id_text(id),
                    worker->id(), why.message());
-        worker->signal(SIGKILL);
+        if (SessionRecord* const session = find(id)) kill(*session);
       },
       [this, id](uint64_t other) { return connect_peers(id, other); },
       [this, id] {
@@ -135,81 +109,9 @@ Status Sessions::start(const NewSession& session) {
   sessions_.emplace(id, std::move(record));
   count_neighbours();
   if (host_.ahead != nullptr && !management) host_.ahead->session_starts(id);
-  watch_starts();
-  watch_answers();
+  look_later(starts_);
+  if (host_.config.silent_worker.count() != 0) look_later(answers_);
   return Status();
-}
-
-void Sessions::watch_starts() {
-  if (std::exchange(watching_starts_, true)) return;
-  starts_timer_.expires_after(kBetweenLooks);
-  starts_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
-    watching_starts_ = false;
-    look_at_starts();
-  });
-}
-
-void Sessions::look_at_starts() {
-  const auto now = std::chrono::steady_clock::now();
-  bool starting = false;
-  for (auto& [id, session] : sessions_) {
-    if (!session.connection.valid()) continue;
-    if (has_begun(session)) {
-      session.connection.reset();
-      continue;
-    }
-    starting = true;
-    if (!has_ended(session.connection)) {
-      session.for_nobody_since.reset();
-    } else if (!session.for_nobody_since) {
-      session.for_nobody_since = now;
-    }
-    if (session.for_nobody_since && now - *session.for_nobody_since >= kLongestStartForNobody) {
-      kill_starting(session, "its client has gone, and its driver is not open");
-    } else if (now - session.since >= kLongestStart) {
-      kill_starting(session, "its driver is not open after two minutes");
-    }
-  }
-  if (starting) watch_starts();
-}
-
-void Sessions::watch_answers() {
-  if (host_.config.silent_worker.count() == 0 || std::exchange(watching_answers_, true)) return;
-  answers_timer_.expires_after(host_.config.silent_worker / kQuestions);
-  answers_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
-    watching_answers_ = false;
-    look_at_answers();
-  });
-}
-
-void Sessions::look_at_answers() {
-  for (auto& [id, session] : sessions_) {
-    if (!holds_memory(session) || session.link->version() < kEndedProtocol) continue;
-    session.link->ask(
-        WorkerMessage::kClient, host_.config.silent_worker / kQuestions,
-        [this, id = id](const Result<WorkerReport>& report) { take_answer(id, report); });
-  }
-  if (!sessions_.empty()) watch_answers();
-}
-
-void Sessions::take_answer(uint64_t id, const Result<WorkerReport>& report) {
-  SessionRecord* const session = find(id);
-  if (session == nullptr) return;
-  session->unanswered = report.ok() ? 0 : session->unanswered + 1;
-  // The first one may have come just before the worker was stopped.
-  if (session->unanswered != kQuestions - 1) return;
-  session->why_cut = "its worker answers nothing";
-  log::error("event=session-cut session={} calls={} why=\"{}\"", id_text(id),
-             session->statistics->calls.load(std::memory_order_relaxed), session->why_cut);
-  session->worker->signal(SIGKILL);
-}
-
-void Sessions::kill_starting(SessionRecord& session, const char* why) {
-  log::error("event=session-cut session={} calls=0 why=\"{}\"", id_text(session.id), why);
-  session.worker->signal(SIGKILL);
-  session.connection.reset();
 }
 
 Status Sessions::start_worker(SessionRecord& record, const NewSession& session) {
@@ -354,11 +256,11 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
   if (!session.management)
     for (const size_t unit : session.units) last_ends_[unit] = std::chrono::steady_clock::now();
   session.link->close();
-  const std::string& reason = session.link->last_words();
+  const LastWords& words = session.link->last_words();
   // A management session is ended by a signal (end_management), which may arrive before its worker
   // has a handler for it.
-  const bool by_us = how.signal == SIGTERM ? session.management || !session.why_cut.empty()
-                                           : how.signal == SIGKILL && !session.why_cut.empty();
+  const bool by_us = how.signal == SIGTERM ? session.management || !session.cut.why.empty()
+                                           : how.signal == SIGKILL && !session.cut.why.empty();
   const bool expected = how.signal == 0 ? how.code == 0 : by_us;
   log::format(
       expected ? log::Level::kInfo : log::Level::kError,
@@ -367,10 +269,11 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
       id_text(session.id), id_text(session.seat.job), session.worker->id(),
       std::chrono::duration<double>(std::chrono::steady_clock::now() - session.since).count(),
       session.statistics->calls.load(std::memory_order_relaxed), how.describe(),
-      !reason.empty()                     ? reason
-      : by_us && !session.why_cut.empty() ? session.why_cut
+      !words.reason.empty()               ? words.reason
+      : by_us && !session.cut.why.empty() ? session.cut.why
                                           : "the worker gave no reason");
-  keep_why(session, how, by_us);
+  if (how.code == kExitDriver && !has_begun(session)) tell_trouble(session);
+  ends_.add(id, session.tenant, describe_end(how, session.cut, by_us, words));
   if (host_.ahead != nullptr) host_.ahead->session_settled(id);
   on_end_(session);
   count_neighbours();
@@ -378,28 +281,14 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
   ended_.gone(id);
 }
 
-void Sessions::keep_why(const SessionRecord& session, const ProcessEnd& how, bool by_us) {
-  const std::string& reason = session.link->last_words();
-  std::string why = "its worker " + how.describe();
-  if (by_us && !session.why_cut.empty())
-    why = "the server has ended it: " + session.why_cut;
-  else if (!reason.empty())
-    why = "its worker has ended: " + reason;
-  else if (how.signal == SIGKILL)
-    why += ", as the system does when it is out of memory";
-  constexpr size_t kMost = 1024;
-  if (last_ended_.size() == kMost) last_ended_.pop_front();
-  last_ended_.push_back({session.id, session.tenant, std::move(why)});
-}
-
 std::pair<SessionState, std::string> Sessions::end_of(uint64_t session,
                                                       const TenantId& tenant) const {
   const auto living = sessions_.find(session);
   if (living != sessions_.end() && living->second.tenant == tenant)
     return {SessionState::kLives, {}};
-  for (const Ended& ended : last_ended_)
-    if (ended.id == session && ended.tenant == tenant) return {SessionState::kEnded, ended.why};
-  return {SessionState::kUnknown, {}};
+  const auto why = ends_.find(session, tenant);
+  return why ? std::pair(SessionState::kEnded, *why)
+             : std::pair(SessionState::kUnknown, std::string());
 }
 
 // One that is starting has no context yet.
@@ -478,7 +367,7 @@ void Sessions::ask_for_client(EndedClients::WaitId wait, uint64_t id, bool again
 
 void Sessions::kill_all(const std::string& why) {
   for (auto& [id, session] : sessions_) {
-    session.why_cut = why;
+    session.cut = {why};
     session.worker->signal(SIGKILL);
   }
 }
@@ -519,7 +408,7 @@ void Sessions::let_end(uint64_t id) {
 void Sessions::cut(uint64_t id, const std::string& why) {
   SessionRecord* const session = find(id);
   if (session == nullptr) return;
-  session->why_cut = why;
+  session->cut = {why};
   log::warn("event=session-cut session={} calls={} why=\"{}\"", id_text(id),
             session->statistics->calls.load(std::memory_order_relaxed), why);
   session->worker->signal(SIGTERM);

@@ -5,7 +5,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +27,7 @@
 #include "server/job/ended_clients.h"
 #include "server/job/id_sequence.h"
 #include "server/job/jobs.h"
+#include "server/job/session_ends.h"
 #include "server/launch/watched_process.h"
 
 namespace fargpu::server {
@@ -51,8 +51,10 @@ struct SessionRecord {
   Fd connection;             // a duplicate, until the worker has answered the hello or is killed
   std::optional<std::chrono::steady_clock::time_point> for_nobody_since{};  // it is found ended
   unsigned unanswered = 0;  // questions in a row that its worker has not answered in time
-  std::string why_cut{};    // the daemon ends its worker by a signal, at its own stop
+  Cut cut{};                // the daemon ends its worker by a signal
+  bool hangs = false;       // which does not end it
   TenantId tenant{};
+  uint32_t sequence = 0;  // of the hello
 };
 
 // A client that was admitted.
@@ -67,9 +69,6 @@ struct NewSession {
   bool management = false;
 };
 
-// Environment variables of workers and of the probe that follow from the configuration.
-std::vector<std::pair<std::string, std::string>> driver_environment(const DaemonConfig& config);
-
 class Sessions {
  public:
   // The environment with which sessions are started. Outlives them.
@@ -82,6 +81,9 @@ class Sessions {
     Launcher& launcher;
     ImageBroker& images;
     WorkersAhead* ahead = nullptr;  // none: each session has a fresh worker
+    // A worker on this GPU could not open its driver, or answered nothing (0), or was killed and is
+    // still there (its process id).
+    std::function<void(size_t unit, int hanging)> on_trouble{};
   };
   using OnEnd = std::function<void(const SessionRecord&)>;
   // `on_end`: the worker's process is gone.
@@ -136,14 +138,24 @@ class Sessions {
   static bool holds_memory(const SessionRecord& session);
   // The worker has answered the hello: its driver is open.
   static bool has_begun(const SessionRecord& session);
-  // Sessions that do not begin are killed, once: a process that sits in the kernel stays a while.
-  void watch_starts();
+  // Looks that are repeated while there is something to see.
+  struct Looks {
+    boost::asio::steady_timer timer;
+    std::chrono::milliseconds pause;
+    void (Sessions::*look)();
+    bool due = false;
+  };
+  void look_later(Looks& looks);
+  // Sessions that do not begin are killed (DaemonConfig::worker_start), once: a process that sits
+  // in the kernel stays a while.
   void look_at_starts();
+  void kill_starting(SessionRecord& session, Cut cut);
   // Workers that answer nothing are killed (DaemonConfig::silent_worker).
-  void watch_answers();
   void look_at_answers();
   void take_answer(uint64_t session, const Result<WorkerReport>& report);
-  static void kill_starting(SessionRecord& session, const char* why);
+  // Kills a worker that has not done what it should.
+  void kill(SessionRecord& session);
+  void tell_trouble(const SessionRecord& session, int hanging = 0) const;
   // Asks the worker whether its client is there, for that wait. `again`: it is asked once more if
   // it may see the end of its client late.
   void ask_for_client(EndedClients::WaitId wait, uint64_t session, bool again);
@@ -157,7 +169,6 @@ class Sessions {
   void ask(SessionRecord* session, WorkerMessage command, std::chrono::milliseconds limit,
            OnAnswer on_answer);
   void end(uint64_t session, const ProcessEnd& how);
-  void keep_why(const SessionRecord& session, const ProcessEnd& how, bool by_us);
 
   const Host host_;
   IdSequence& ids_;
@@ -166,17 +177,13 @@ class Sessions {
   const uint64_t processes_;  // SlotOwner::host of processes in this pid namespace
   std::map<uint64_t, SessionRecord> sessions_;
   EndedClients ended_;
-  struct Ended {
-    uint64_t id = 0;
-    TenantId tenant;
-    std::string why;
-  };
-  std::deque<Ended> last_ended_;
+  SessionEnds ends_;
   std::map<size_t, std::chrono::steady_clock::time_point> last_ends_;  // of a session, by unit
-  boost::asio::steady_timer starts_timer_;
-  bool watching_starts_ = false;
-  boost::asio::steady_timer answers_timer_;
-  bool watching_answers_ = false;
+  static constexpr auto kBetweenLooks = std::chrono::seconds(1);
+  // In the time after which a worker that answers nothing is killed. By their number and not by the
+  // clock: this process may have been stopped, too.
+  static constexpr unsigned kQuestions = 8;
+  Looks starts_, answers_;
 };
 
 }  // namespace fargpu::server

@@ -34,6 +34,7 @@ void fill(schema::SessionInfo::Builder info, const SessionRecord& session,
   info.setCalls(session.statistics->calls.load(std::memory_order_relaxed));
   info.setJob(session.seat.job);
   info.setManagement(session.management);
+  info.setHangs(session.hangs);
 }
 
 void fill(schema::JobInfo::Builder info, const Job& job, const std::vector<Unit>& units) {
@@ -98,6 +99,7 @@ std::vector<std::byte> encode_status(uint32_t sequence, const StatusReport& repo
     gpus[i].setReservedBytes(placement.load(i).reserved_bytes);
     gpus[i].setSessions(sessions_on[i]);
     gpus[i].setJobs(placement.load(i).jobs);
+    gpus[i].setOutOfService(printable(placement.load(i).out_of_service, 256));
   }
   auto list = status.initSessions(static_cast<unsigned>(shown));
   unsigned next = 0;

@@ -70,7 +70,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   bool ending() const { return ending_; }
   // Of the worker's protocol; 0: it has not said anything yet.
   uint16_t version() const { return version_; }
-  const std::string& last_words() const { return last_words_; }
+  const LastWords& last_words() const { return last_words_; }
 
  private:
   struct Question {
@@ -102,7 +102,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   std::set<uint64_t> peers_;  // sessions to which the worker has asked for a socket and got one
   bool started_ = false, reading_ = false, preparing_ = false, ending_ = false;
   uint16_t version_ = 0;  // the worker's
-  std::string last_words_;
+  LastWords last_words_;
 };
 
 }  // namespace fargpu::server

@@ -120,13 +120,14 @@ void WorkersAhead::ended(const WorkerLink* link, const ProcessEnd& how) {
   const Waiting ended = std::move(*waiting);
   waiting_.erase(waiting);
   ended.worker.link->close();
-  const std::string& reason = ended.worker.link->last_words();
+  const std::string& reason = ended.worker.link->last_words().reason;
   died(ended.grant, ended.since);
   const auto pause = grants_[ended.grant].not_before - Clock::now();
   log::warn("event=worker-ahead-died worker={} how=\"{}\" why=\"{}\" next-in={}ms",
             ended.worker.process->id(), how.describe(),
             reason.empty() ? "the worker gave no reason" : reason,
             std::chrono::duration_cast<milliseconds>(pause).count());
+  if (!ended.prepared && on_failure_) on_failure_(ended.grant);
   look();
 }
 
@@ -191,7 +192,7 @@ std::optional<size_t> WorkersAhead::wanted_grant(Clock::time_point now) const {
   std::optional<size_t> best;
   std::pair<Clock::time_point, uint32_t> best_rank;
   for (size_t grant = 0; grant < grants_.size(); ++grant) {
-    if (counts[grant] >= rules_.count) continue;
+    if (counts[grant] >= rules_.count || !grants_[grant].in_service) continue;
     const std::pair rank(std::max(grants_[grant].not_before, now), counts[grant]);
     if (best && rank >= best_rank) continue;
     best = grant;
@@ -264,7 +265,20 @@ void WorkersAhead::broke(const WorkerLink* link, const Status& why) {
 void WorkersAhead::fail(Iterator waiting, const std::string& why) {
   died(waiting->grant, waiting->since);
   log::warn("event=worker-ahead-failed worker={} why=\"{}\"", waiting->worker.process->id(), why);
+  if (!waiting->prepared && on_failure_) on_failure_(waiting->grant);
   dismiss(waiting);
+}
+
+void WorkersAhead::set_in_service(size_t grant, bool in_service) {
+  if (grant >= grants_.size()) return;
+  grants_[grant].in_service = in_service;
+  grants_[grant].deaths = 0;
+  grants_[grant].not_before = {};
+  for (auto next = waiting_.begin(); !in_service && next != waiting_.end();) {
+    const Iterator waiting = next++;
+    if (waiting->grant == grant) dismiss(waiting);
+  }
+  look();
 }
 
 WorkersAhead::Iterator WorkersAhead::find(const WorkerLink* link) {

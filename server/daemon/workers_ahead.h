@@ -79,6 +79,12 @@ class WorkersAhead {
   // Calls `done` from the loop, when the worker that is opening its driver now has opened it or is
   // dismissed; soon, if there is none.
   void when_open(std::function<void()> done);
+  // `on_failure` is called when a worker for that grant could not open its driver.
+  void on_failure(std::function<void(size_t grant)> on_failure) {
+    on_failure_ = std::move(on_failure);
+  }
+  // Whether workers are started for that grant; those that wait end with it.
+  void set_in_service(size_t grant, bool in_service);
   // Replaces workers whose files on disk have changed.
   void look_at_files();
 
@@ -91,6 +97,7 @@ class WorkersAhead {
     Grant::Environment granted;
     unsigned deaths = 0;  // since one of them was used, or lived for long
     Clock::time_point not_before{};
+    bool in_service = true;
   };
   struct Waiting {
     Worker worker;
@@ -137,6 +144,7 @@ class WorkersAhead {
   std::map<uint64_t, Clock::time_point>
       starting_;                                  // sessions, with the time until which they count
   std::vector<std::function<void()>> when_open_;  // while one is opening its driver
+  std::function<void(size_t)> on_failure_;
   bool running_ = false;
 };
 

@@ -38,7 +38,8 @@ Result<Inventory> probe(Launcher& launcher, const std::string& worker_program,
   const auto answer = answer_on(sockets.first.get());
   const bool ends = answer.ok() || answer.status().code() == StatusCode::kLost;
   if (!ends) process->signal(SIGKILL);
-  const auto end = await_end(*process, transport::kNoDeadline);
+  // One that hangs in the system is left.
+  const auto end = await_end(*process, transport::Clock::now() + std::chrono::seconds(5));
   if (answer.ok()) return parse_inventory(answer->body());
   if (answer.status().code() == StatusCode::kTimeout) {
     return Status(StatusCode::kTimeout,

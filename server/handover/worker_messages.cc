@@ -450,17 +450,20 @@ Result<WorkerReport> parse_report(const ReceivedMessage& reply) {
       });
 }
 
-MessageBytes encode_last_words(const std::string& reason) {
+MessageBytes encode_last_words(const LastWords& words) {
   return encode<schema::LastWords>(header_of(WorkerMessage::kLastWords),
-                                   [&reason](schema::LastWords::Builder words) {
-                                     words.setReason(reason.substr(0, kMostReason));
+                                   [&words](schema::LastWords::Builder message) {
+                                     message.setReason(words.reason.substr(0, kMostReason));
+                                     message.setLimit(words.limit);
                                    });
 }
 
-Result<std::string> parse_last_words(std::span<const std::byte> body) {
-  return parse<schema::LastWords, std::string>(
+Result<LastWords> parse_last_words(std::span<const std::byte> body) {
+  constexpr size_t kMostLimit = 64;
+  return parse<schema::LastWords, LastWords>(
       body, "last words", [](schema::LastWords::Reader words) {
-        return Result<std::string>(printable(words.getReason().cStr(), kMostReason));
+        return Result<LastWords>(LastWords{printable(words.getReason().cStr(), kMostReason),
+                                           printable(words.getLimit().cStr(), kMostLimit)});
       });
 }
 

@@ -97,7 +97,11 @@ Result<std::chrono::milliseconds> parse_drain(std::span<const std::byte> body);
 MessageBytes encode_report(const wire::FrameHeader& command, const WorkerReport& report);
 MessageBytes encode_unknown(const wire::FrameHeader& command);
 Result<WorkerReport> parse_report(const ReceivedMessage& reply);
-MessageBytes encode_last_words(const std::string& reason);
+// Why a worker ends. `limit`: of the configuration, by name, if one has ended the session.
+struct LastWords {
+  std::string reason{}, limit{};
+};
+MessageBytes encode_last_words(const LastWords& words);
 // kConnectPeer with a sequence to be answered; kPeerConnected with 0.
 MessageBytes encode_peer(WorkerMessage kind, uint64_t session, uint32_t sequence = 0);
 Result<uint64_t> parse_peer(std::span<const std::byte> body);
@@ -113,6 +117,6 @@ MessageBytes encode_end_image(uint32_t upload);
 // To any of these with a reply.
 MessageBytes encode_image_answer(const wire::FrameHeader& question, bool yes);
 // Printable.
-Result<std::string> parse_last_words(std::span<const std::byte> body);
+Result<LastWords> parse_last_words(std::span<const std::byte> body);
 
 }  // namespace fargpu::server

@@ -15,6 +15,9 @@
 
 namespace fargpu::server {
 
+// A worker's exit code: its driver could not be opened, or there was no session otherwise.
+inline constexpr int kExitDriver = 4;
+
 // Descriptors that a worker inherits, by number. A probe has kControlFd alone, and so has at first
 // a worker that is started ahead.
 inline constexpr int kSocketFd = 3;      // the client's connection, just after its hello

@@ -145,6 +145,16 @@ void Jobs::release(uint64_t id) {
   if (job->sessions == 0) end(id, "the program has ended");
 }
 
+Status Jobs::check_service(const Job& job) const {
+  for (const size_t unit : job.grant.units) {
+    if (const std::string why = placement_.load(unit).out_of_service; !why.empty()) {
+      return {StatusCode::kNoCapacity,
+              fmt::format("GPU {} of the job is out of service: {}", unit, why)};
+    }
+  }
+  return Status();
+}
+
 Result<Job*> Jobs::find_or_make(const std::optional<bootstrap::JobTicket>& ticket,
                                 const JobRequest& request, Purpose purpose, Time now) {
   Job* job = ticket ? find(*ticket) : nullptr;
@@ -156,6 +166,8 @@ Result<Job*> Jobs::find_or_make(const std::optional<bootstrap::JobTicket>& ticke
         "or unset FARGPU_JOB");
   }
   if (job != nullptr) FARGPU_RETURN_IF_ERROR(check_wish(*job, request.placement));
+  if (job != nullptr && job->placed && purpose == Purpose::kUse)
+    FARGPU_RETURN_IF_ERROR(check_service(*job));
   if (job == nullptr) {
     const auto kind = ticket ? Job::Kind::kShared : Job::Kind::kLone;
     FARGPU_ASSIGN_OR_RETURN(

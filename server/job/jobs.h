@@ -121,6 +121,7 @@ class Jobs {
   Result<Job*> find_or_make(const std::optional<bootstrap::JobTicket>& ticket,
                             const JobRequest& request, Purpose purpose, Time now);
   Status place_view(Job& job);
+  Status check_service(const Job& job) const;
   void end_if_unused(Job& job, Time now);
   Result<Job*> make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
                     Purpose purpose, Time now);

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "common/base/log.h"
+
 namespace fargpu::server {
 
 uint64_t HostBudget::usual_limit() {
@@ -18,6 +20,12 @@ uint64_t HostBudget::usual_limit() {
   uint64_t limit = 0;
   if (std::ifstream(folder + "/memory.max") >> limit) most = std::min(most, limit);
   return most / 2;
+}
+
+void HostBudget::refuse(uint64_t bytes) {
+  if (refused_.exchange(true, std::memory_order_relaxed)) return;
+  log::warn("event=host-memory-refused bytes={} used={} limit={} remedy=\"host-memory-per-session\"",
+            bytes, used(), limit_);
 }
 
 }  // namespace fargpu::server

@@ -24,14 +24,19 @@ class HostBudget {
     while (bytes <= limit_ && used <= limit_ - bytes) {
       if (used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) return true;
     }
+    refuse(bytes);
     return false;
   }
   void give_back(uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
+  // Logs the first refusal.
+  void refuse(uint64_t bytes);
+
   const uint64_t limit_;
   std::atomic<uint64_t> used_{0};
+  std::atomic<bool> refused_{false};
 };
 
 using HostBudgetPointer = std::shared_ptr<HostBudget>;

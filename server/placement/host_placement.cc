@@ -42,6 +42,10 @@ Result<size_t> HostPlacement::find(const std::string& device) const {
 
 Status HostPlacement::admits(size_t gpu, uint64_t memory_bytes) const {
   const UnitLoad& load = loads_[gpu];
+  if (!load.out_of_service.empty()) {
+    return {StatusCode::kNoCapacity,
+            fmt::format("GPU {} is out of service: {}", gpu, load.out_of_service)};
+  }
   if (load.jobs >= limits_.max_sessions_per_gpu) {
     return {StatusCode::kNoCapacity,
             fmt::format("GPU {} already has {} jobs, the limit", gpu, load.jobs)};

@@ -36,6 +36,10 @@ class HostPlacement final : public Placement {
                     const PlacementRequest& request) const override;
   void release(uint64_t job) override;
 
+  // Takes a unit out of service, and with an empty reason back.
+  void set_out_of_service(size_t unit, const std::string& why) {
+    loads_[unit].out_of_service = why;
+  }
   size_t jobs() const { return allocations_.size(); }
 
  private:

@@ -17,6 +17,7 @@ namespace fargpu::server {
 struct UnitLoad {
   uint32_t jobs = 0;
   uint64_t reserved_bytes = 0;
+  std::string out_of_service{};  // why no further job gets it; empty: it is in service
 };
 
 class Placement {

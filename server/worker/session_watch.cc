@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "server/worker/silent_host.h"
+#include "server/launch/silent_host.h"
 
 namespace fargpu::server {
 
@@ -72,6 +72,7 @@ void SessionWatch::watch() {
     }
     if (host.has_gone()) {
       log::warn("event=client-silent why=\"its host answers nothing\"");
+      activity_.host_silent_.store(true, std::memory_order_release);
       ::shutdown(peer_.get(), SHUT_RDWR);
       break;
     }

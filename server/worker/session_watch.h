@@ -35,6 +35,8 @@ class Activity {
   void end() { count_.store(++mine_, std::memory_order_release); }
   // The watch has seen that the client is gone. Relaxed: the executor asks repeatedly.
   bool peer_gone() const { return peer_gone_.load(std::memory_order_relaxed); }
+  // And the reason: its host answers nothing. Known before the connection ends.
+  bool host_silent() const { return host_silent_.load(std::memory_order_acquire); }
 
  private:
   friend class SessionWatch;
@@ -47,7 +49,7 @@ class Activity {
   uint64_t mine_ = 0;  // the executor's copy of count_
   std::atomic<uint64_t> count_{0};
   std::atomic<bool> parked_{false};  // the watch sleeps until it is signalled
-  std::atomic<bool> peer_gone_{false};
+  std::atomic<bool> peer_gone_{false}, host_silent_{false};
   const EventFd* waker_ = nullptr;  // set before the executor starts
 };
 

@@ -50,7 +50,7 @@ namespace {
 using namespace fargpu;
 using namespace fargpu::server;
 
-constexpr int kExitDaemon = 1, kExitClient = 3, kExitDriver = 4;
+constexpr int kExitDaemon = 1, kExitClient = 3;
 
 // The argument kAheadArgument, which lists of processes show until there is a session.
 char* shown_as_ahead = nullptr;
@@ -67,9 +67,10 @@ void look_for_leaks() {
 }
 
 // The daemon logs this line with the session's end.
-int end(const Status& status, const char* otherwise, int code) {
+int end(const Status& status, const char* otherwise, int code, const char* limit = "") {
   constexpr auto kPatience = std::chrono::milliseconds(100);
-  (void)send_message(kControlFd, encode_last_words(status.ok() ? otherwise : status.message()),
+  (void)send_message(kControlFd,
+                     encode_last_words({status.ok() ? otherwise : status.message(), limit}),
                      transport::Clock::now() + kPatience);
   std::fflush(nullptr);
   look_for_leaks();
@@ -238,6 +239,12 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
     log::error("event=session-broken client=\"{}\" why=\"{}\"", options.client, status.message());
   transport->close();
   bulk.reset();
+  if (executor.activity().host_silent()) {
+    const Status silent(StatusCode::kLost,
+                        fmt::format("the client's host answered nothing for {} s",
+                                    std::chrono::duration<double>(options.lost_client).count()));
+    return end(silent, "", 0, "lost-client");
+  }
   return end(status, "the client said bye", polite ? 0 : kExitClient);
 }
 

@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import pathlib
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -95,13 +97,16 @@ class OtherHost:
         """No packet comes from there any more."""
         self.ip("-n", self.name, "link", "set", "there", "down")
 
+    def come_back(self):
+        self.ip("-n", self.name, "link", "set", "there", "up")
+
 
 class Losses(unittest.TestCase):
-    def start(self, server, text=CALLS, through=()):
+    def start(self, server, text=CALLS, through=(), **environment):
         command = [*through, testing.BUILD.fargpu, "run", "--", sys.executable, "-c", text]
         program = subprocess.Popen(
             command,
-            env=testing.clean_environment(FARGPU_SERVER=server),
+            env=testing.clean_environment(FARGPU_SERVER=server, **environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -133,6 +138,31 @@ class Losses(unittest.TestCase):
                 for worker in daemon.workers():
                     os.kill(worker, number)
                 self.assertTrue(self.line_of(program).startswith(why), why)
+
+    def test_a_worker_that_answers_nothing(self):
+        with testing.Daemon("--silent-worker", "1s") as daemon:
+            program = self.start(daemon.server)
+            for worker in daemon.workers():
+                os.kill(worker, signal.SIGSTOP)
+            self.assertEqual(
+                self.line_of(program),
+                "a limit of the server has ended it, silent-worker: "
+                "its worker answers nothing for 1 s",
+            )
+
+    def test_a_driver_that_does_not_open(self):
+        driver = testing.BUILD.folder / "tests" / "programs" / "slow_driver.so"
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {"FARGPU_TEST_DRIVER_FOLDER": folder}
+            flags = ("--worker-start", "2s", "--workers-ahead", "0")
+            with testing.Daemon(*flags, environment=environment, driver=driver) as daemon:
+                pathlib.Path(folder, "hold").touch()
+                done = daemon.run(sys.executable, "-c", CALLS)
+                self.assertIn(
+                    "a limit of the server has ended it, worker-start: "
+                    "its driver is not open after 2 s",
+                    done.stderr,
+                )
 
     def test_a_server_that_stops(self):
         for drain, signals, why in (
@@ -193,6 +223,43 @@ class Losses(unittest.TestCase):
                     )
                     self.assertLess(time.monotonic() - begin, 10)
                     self.assertIn("event=client-silent", daemon.log_text())
+
+    @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it is about TCP")
+    def test_a_host_that_comes_back(self):
+        with OtherHost() as host:
+            flags = ("--listen", f"{host.SERVER}:0", "--lost-client", "2s")
+            with testing.Daemon(*flags) as daemon:
+                program = self.on_other_host(host, daemon, CALLS)
+                host.go()
+                testing.wait_until(lambda: not daemon.workers(), "the worker has gone")
+                host.come_back()
+                self.assertEqual(
+                    self.line_of(program),
+                    "a limit of the server has ended it, lost-client: "
+                    "the client's host answered nothing for 2 s",
+                )
+
+    @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it is about TCP")
+    def test_a_host_that_goes_behind_tls(self):
+        certificates = testing.Certificates(f",IP:{OtherHost.SERVER}")
+        key = ("--tls-cert", certificates.file("server.pem"), "--tls-key")
+        with OtherHost() as host:
+            flags = ("--listen", f"{host.SERVER}:0", "--lost-client", "2s")
+            with testing.Daemon(*flags, *key, certificates.file("server.key")) as daemon:
+                port = daemon.port_file.read_text().split()[1]
+                program = self.start(
+                    f"tls://{host.SERVER}:{port}",
+                    IDLE,
+                    ("ip", "netns", "exec", host.name),
+                    FARGPU_TLS_CA=certificates.file("ca.pem"),
+                )
+                self.addCleanup(program.communicate)
+                self.addCleanup(program.kill)
+                host.go()
+                begin = time.monotonic()
+                testing.wait_until(lambda: not daemon.workers(), "the worker has gone")
+                self.assertLess(time.monotonic() - begin, 10)
+                self.assertIn("event=client-silent", daemon.log_text())
 
     @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it is about TCP")
     def test_a_stopped_program_on_a_living_host(self):

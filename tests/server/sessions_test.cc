@@ -94,7 +94,8 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
   }
   void begin(WorkersAhead* ahead) {
     sessions_.emplace(
-        Sessions::Host{config_, worker_, *folder_, inventory_, loop_, *launcher_, images_, ahead},
+        Sessions::Host{config_, worker_, *folder_, inventory_, loop_, *launcher_, images_, ahead,
+                       [this](size_t unit, int hanging) { troubles_.emplace_back(unit, hanging); }},
         ids_, [this](const SessionRecord& record) { keeper_->leave(record.seat); });
   }
   void TearDown() override {
@@ -184,6 +185,7 @@ class SessionsTest : public ::testing::TestWithParam<bool> {
   ChildLauncher programs_;
   std::unique_ptr<LaunchedProcess> program_;
   uint64_t session_ = 0;
+  std::vector<std::pair<size_t, int>> troubles_;  // as Host::on_trouble has told them
 };
 
 TEST_P(SessionsTest, IsStoppedInTheMiddleOfItsWorkAndGoesOnLater) {
@@ -306,8 +308,12 @@ TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
   EXPECT_FALSE(sessions_->all().empty()) << "its client still waits";
   program_->signal(SIGKILL);
   EXPECT_TRUE(eventually([&launcher] { return launcher.kills > 0; }));
-  const auto looks = Clock::now() + seconds(3);
-  eventually([looks] { return Clock::now() >= looks; });
+  const std::pair<size_t, int> fails(0, 0);
+  EXPECT_THAT(troubles_, ::testing::ElementsAre(fails));
+  EXPECT_TRUE(eventually([this] { return troubles_.size() > 1; }));
+  const auto& session = sessions_->all().begin()->second;
+  EXPECT_THAT(troubles_, ::testing::ElementsAre(fails, std::pair(size_t{0}, session.worker->id())));
+  EXPECT_TRUE(session.hangs);
   EXPECT_EQ(launcher.kills, 1) << "it is killed once";
   launcher.effect = true;
   sessions_->kill_all("the test is over");
@@ -317,6 +323,7 @@ TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
 // It keeps no place of the server's, also while its client waits for it.
 TEST_P(SessionsTest, AWorkerThatIsStoppedGoes) {
   config_.silent_worker = milliseconds(1600);
+  begin(nullptr);
   start_program();
   ASSERT_TRUE(eventually([this] {
     const auto& session = sessions_->all().begin()->second;

@@ -122,7 +122,7 @@ TEST_F(WorkerLinkTest, LastWordsAreTheBeginningOfTheEnd) {
   say(encode_started());
   turn();
   EXPECT_FALSE(link_->ending());
-  say(encode_last_words("the client said bye"));
+  say(encode_last_words({"the client said bye"}));
   turn();
   EXPECT_TRUE(link_->ending());
 }
@@ -267,10 +267,10 @@ TEST_F(WorkerLinkTest, AReportThatIsNoneBreaksItAndIsAnAnswer) {
 TEST_F(WorkerLinkTest, TheEndTakesLastWordsAndAnswersWhatIsOpen) {
   say(encode_started());
   link_->ask(WorkerMessage::kDrain, seconds(60), keep());
-  say(encode_last_words("the client said bye"));
+  say(encode_last_words({"the client said bye"}));
   worker_.reset();
   link_->close();
-  EXPECT_EQ(link_->last_words(), "the client said bye");
+  EXPECT_EQ(link_->last_words().reason, "the client said bye");
   link_->ask(WorkerMessage::kStop, seconds(60), keep());
   turn();
   ASSERT_EQ(answers_.size(), 2u);

@@ -206,11 +206,12 @@ TEST(WorkerMessages, CommandsAndReportsReadBack) {
 }
 
 TEST(WorkerMessages, LastWordsArePrintableAndShort) {
-  const auto words =
-      parse_last_words(received(encode_last_words("a\nb\"" + std::string(10000, 'c'))).body());
+  const auto words = parse_last_words(
+      received(encode_last_words({"a\nb\"" + std::string(10000, 'c'), "l\n"})).body());
   ASSERT_TRUE(words.ok());
-  EXPECT_TRUE(words->starts_with("a\\x0ab'ccc"));
-  EXPECT_EQ(words->size(), 2048u);
+  EXPECT_TRUE(words->reason.starts_with("a\\x0ab'ccc"));
+  EXPECT_EQ(words->reason.size(), 2048u);
+  EXPECT_EQ(words->limit, "l\\x0a");
 }
 
 // A body of one struct without pointers: its words after the root pointer.
@@ -299,7 +300,7 @@ TEST(ControlSocket, WhatAnEndSaidComesAlsoWhenItLeftSomethingUnread) {
     ASSERT_TRUE(send_message(sockets->first.get(), command, Clock::now()).ok());
     std::thread worker([end = std::move(sockets->second)]() mutable {
       for (int said = 0; said < 3; ++said)
-        EXPECT_TRUE(send_message(end.get(), encode_last_words("bye"), Clock::now()).ok());
+        EXPECT_TRUE(send_message(end.get(), encode_last_words({"bye"}), Clock::now()).ok());
       end.reset();
     });
     for (int said = 0; said < 3; ++said) {

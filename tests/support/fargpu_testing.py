@@ -210,11 +210,11 @@ def waits_for_a_session(pid):
 
 
 class Certificates:
-    """Made by the openssl program: ca.pem signed server.pem (for localhost and 127.0.0.1) and
-    elsewhere.pem (for another host); other.pem is another authority. Each with its .key. They live
-    as long as this object."""
+    """Made by the openssl program: ca.pem signed server.pem (for localhost, 127.0.0.1 and `more`)
+    and elsewhere.pem (for another host); other.pem is another authority. Each with its .key. They
+    live as long as this object."""
 
-    def __init__(self):
+    def __init__(self, more=""):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-certificates-"))
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         for name in ("ca", "other"):
@@ -230,7 +230,7 @@ class Certificates:
                 f"/CN={name}",
             )
         for name, hosts in (
-            ("server", "IP:127.0.0.1,DNS:localhost"),
+            ("server", f"IP:127.0.0.1,DNS:localhost{more}"),
             ("elsewhere", "DNS:gpu.example.org"),
         ):
             request, extensions = self.file(f"{name}.csr"), self.folder / f"{name}.ext"

@@ -1,4 +1,4 @@
-#include "server/worker/silent_host.h"
+#include "server/launch/silent_host.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -25,6 +25,7 @@ struct TlsRelayOptions {
       key_file;              // PEM; read anew by each relay, so that they can be renewed
   std::string peer;          // for the log
   int64_t milliseconds = 0;  // that the handshake may take
+  int64_t lost_client = 0;   // ms that the client's host may be silent; 0: as the system has it
 };
 
 class TlsRelays {

@@ -1,4 +1,4 @@
-#include "server/daemon/tls_relay.h"
+#include "server/launch/tls_relay.h"
 
 #include <fmt/core.h>
 #include <sys/socket.h>
@@ -18,7 +18,8 @@ Result<Fd> TlsRelays::start(Fd socket, const TlsRelayOptions& options) {
   setup.arguments = {fmt::format("--cert={}", options.certificate_file),
                      fmt::format("--key={}", options.key_file),
                      fmt::format("--peer={}", options.peer),
-                     fmt::format("--milliseconds={}", options.milliseconds)};
+                     fmt::format("--milliseconds={}", options.milliseconds),
+                     fmt::format("--lost-client={}", options.lost_client)};
   setup.name = fmt::format("tls {}", options.peer);
   setup.descriptors = {{socket.get(), kTlsSocketFd}, {theirs.get(), kTlsPlainFd}};
   FARGPU_ASSIGN_OR_RETURN(const auto relay, WatchedProcess::start(loop_, launcher_, setup));
