@@ -197,6 +197,7 @@ Status Daemon::Impl::open_session(Handshake& handshake, const HelloRequest& hell
 }
 
 Status Daemon::Impl::open_management(Handshake& handshake, const HelloRequest& hello) {
+  if (keeper.jobs().full_of_observers()) (void)sessions.evict_management();
   FARGPU_ASSIGN_OR_RETURN(const uint64_t job,
                           keeper.look_at(hello, handshake.peer(), tenant_of(handshake)));
   const bool encrypted = handshake.encrypted();

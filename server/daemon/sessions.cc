@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "common/host/host_identity.h"
+#include "server/daemon/door.h"
 #include "server/handover/worker_options.h"
 
 namespace fargpu::server {
@@ -21,6 +22,8 @@ namespace {
 constexpr auto kAnswerLimit = std::chrono::seconds(5);
 // Of a worker that is asked for its client: a thread answers that has little else to do.
 constexpr auto kClientLimit = std::chrono::seconds(1);
+// Management sessions that have given way and are still there: they are killed, and soon gone.
+constexpr size_t kMostEvicted = 64;
 // Of a session whose work has ended when the daemon ends.
 constexpr auto kLastCalls = std::chrono::seconds(1);
 // The end of a connection over a network may arrive after a call of a process that has waited for
@@ -71,6 +74,7 @@ Status Sessions::start(const NewSession& session) {
                        processes_ != 0 && session.hello.process.host == processes_,
                        Fd(::fcntl(session.socket, F_DUPFD_CLOEXEC, 0))};
   record.sequence = session.sequence;
+  record.active = record.since;
   record.tenant = session.job.tenant;
   if (Status started = start_worker(record, session); !started.ok()) {
     log::error("event=worker-failed session={} job={} why=\"{}\"", id_text(record.id),
@@ -275,7 +279,7 @@ void Sessions::end(uint64_t id, const ProcessEnd& how) {
   if (how.code == kExitDriver && !has_begun(session)) tell_trouble(session);
   ends_.add(id, session.tenant, describe_end(how, session.cut, by_us, words));
   if (host_.ahead != nullptr) host_.ahead->session_settled(id);
-  on_end_(session);
+  if (!session.evicted) on_end_(session);
   count_neighbours();
   if (memory_comes_late(session.units)) host_.ahead->when_open([this] { count_neighbours(); });
   ended_.gone(id);
@@ -376,6 +380,37 @@ void Sessions::end_management(std::optional<uint64_t> job) const {
   for (const auto& [id, session] : sessions_) {
     if (session.management && (!job || session.seat.job == *job)) session.worker->signal(SIGTERM);
   }
+}
+
+bool Sessions::evict_management() {
+  using Holder = std::pair<TenantId, std::string>;
+  std::map<TenantId, size_t> of_tenant;
+  std::map<Holder, std::vector<SessionRecord*>> of_address;
+  size_t evicted = 0;
+  for (auto& [id, session] : sessions_) {
+    if (session.evicted) ++evicted;
+    if (!session.management || session.evicted) continue;
+    look_at_calls(session);
+    ++of_tenant[session.tenant];
+    of_address[{session.tenant, address_of(session.peer)}].push_back(&session);
+  }
+  if (of_address.empty() || evicted >= kMostEvicted) return false;
+  const auto rank = [&of_tenant](const auto& holder) {
+    return std::pair(of_tenant[holder.first.first], holder.second.size());
+  };
+  const auto most = std::max_element(of_address.begin(), of_address.end(),
+                                     [&](auto& a, auto& b) { return rank(a) < rank(b); });
+  SessionRecord& session =
+      **std::min_element(most->second.begin(), most->second.end(),
+                         [](const auto* a, const auto* b) { return a->active < b->active; });
+  session.cut = {"it gave way to another management session", "max-sessions"};
+  session.evicted = true;
+  log::info("event=session-cut session={} calls={} limit=max-sessions why=\"{}\"",
+            id_text(session.id), session.statistics->calls.load(std::memory_order_relaxed),
+            session.cut.why);
+  session.worker->signal(SIGKILL);
+  on_end_(session);
+  return true;
 }
 
 bool Sessions::only_management() const {

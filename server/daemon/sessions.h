@@ -53,6 +53,9 @@ struct SessionRecord {
   unsigned unanswered = 0;  // questions in a row that its worker has not answered in time
   Cut cut{};                // the daemon ends its worker by a signal
   bool hangs = false;       // which does not end it
+  bool evicted = false;     // a management session that has given way; its job is left
+  uint64_t calls_seen = 0;  // of a management session, when it was last looked at
+  std::chrono::steady_clock::time_point active{};  // when that was another number than before
   TenantId tenant{};
   uint32_t sequence = 0;  // of the hello
 };
@@ -118,6 +121,10 @@ class Sessions {
   // Management sessions of a job that has ended, or all: they hold nothing, and end at once.
   void end_management(std::optional<uint64_t> job = std::nullopt) const;
   bool only_management() const;
+  // One management session gives way to a newcomer: of the tenant, and there of the address, with
+  // most of them the one that has made no call for longest. False: too many that gave way are still
+  // there.
+  bool evict_management();
   // Ends every session in order: a stop within `limit`; if all work has ended by then, an open gate
   // for a second, in which the program may fetch results and end by itself; then SIGTERM.
   void finish_all(std::chrono::milliseconds limit);
@@ -153,6 +160,7 @@ class Sessions {
   // Workers that answer nothing are killed (DaemonConfig::silent_worker).
   void look_at_answers();
   void take_answer(uint64_t session, const Result<WorkerReport>& report);
+  static void look_at_calls(SessionRecord& session);
   // Kills a worker that has not done what it should.
   void kill(SessionRecord& session);
   void tell_trouble(const SessionRecord& session, int hanging = 0) const;

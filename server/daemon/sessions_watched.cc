@@ -87,12 +87,18 @@ void Sessions::kill_starting(SessionRecord& session, Cut cut) {
 
 void Sessions::look_at_answers() {
   for (auto& [id, session] : sessions_) {
+    if (session.management) look_at_calls(session);
     if (!holds_memory(session) || session.link->version() < kEndedProtocol) continue;
     session.link->ask(
         WorkerMessage::kClient, answers_.pause,
         [this, id = id](const Result<WorkerReport>& report) { take_answer(id, report); });
   }
   if (!sessions_.empty()) look_later(answers_);
+}
+
+void Sessions::look_at_calls(SessionRecord& session) {
+  const uint64_t calls = session.statistics->calls.load(std::memory_order_relaxed);
+  if (std::exchange(session.calls_seen, calls) != calls) session.active = steady_clock::now();
 }
 
 void Sessions::take_answer(uint64_t id, const Result<WorkerReport>& report) {

@@ -103,6 +103,8 @@ class Jobs {
   Result<uint64_t> look_at(const std::optional<bootstrap::JobTicket>& ticket,
                            const JobRequest& request, Time now);
   void look_away(uint64_t job, Time now);
+  // Whether the host has as many management sessions as it takes.
+  bool full_of_observers() const { return observers_ >= rules_.max_sessions; }
 
   // Whether enter() would find a job that is placed already.
   bool knows(const std::optional<bootstrap::JobTicket>& ticket) const;

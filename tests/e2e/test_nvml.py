@@ -599,6 +599,55 @@ print(json.dumps([children, after, sorted(seen[0]), sorted(seen[1]), nvmlDeviceG
         self.assertEqual(errors.count("is lost"), 1, errors)
 
 
+class NvmlPlaces(unittest.TestCase):
+    """More clients than there are management sessions."""
+
+    SCRIPT = """
+nvmlInit()
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "again\\n":
+        nvmlShutdown()
+        nvmlInit()
+    print(error(nvmlDeviceGetUtilizationRates, handles()[0]), flush=True)
+"""
+
+    def start(self, daemon):
+        program = subprocess.Popen(
+            [sys.executable, "-c", PRELUDE + self.SCRIPT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=testing.clean_environment(
+                FARGPU_SERVER=daemon.server, LD_LIBRARY_PATH=testing.BUILD.client_libraries
+            ),
+        )
+        self.addCleanup(program.communicate)
+        self.addCleanup(program.kill)
+        self.assertEqual(program.stdout.readline(), "ready\n")
+        return program
+
+    def ask(self, program, what="call"):
+        program.stdin.write(what + "\n")
+        program.stdin.flush()
+        return int(program.stdout.readline())
+
+    def test_the_one_without_calls_gives_way(self):
+        with testing.Daemon("--max-sessions", 2, "--silent-worker", "800ms") as daemon:
+            busy, idle = self.start(daemon), self.start(daemon)
+            time.sleep(0.5)
+            self.assertEqual(self.ask(busy), 0)
+            time.sleep(0.5)
+            third = self.start(daemon)
+            testing.wait_until(lambda: len(daemon.workers()) == 2, "one has gone")
+            self.assertEqual(self.ask(busy), 0)
+            self.assertEqual(self.ask(third), 0)
+            self.assertEqual(self.ask(idle), pynvml.NVML_ERROR_GPU_IS_LOST)
+            self.assertEqual(self.ask(idle, "again"), 0)
+            self.assertEqual(daemon.log_text().count("limit=max-sessions"), 2)
+
+
 class NvmlThatHangs(unittest.TestCase):
     """The server's NVML does not return, as with a GPU that hangs: a worker does not keep its place
     when its client has gone."""
