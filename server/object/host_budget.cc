@@ -24,7 +24,7 @@ uint64_t HostBudget::usual_limit() {
 
 void HostBudget::refuse(uint64_t bytes) {
   if (refused_.exchange(true, std::memory_order_relaxed)) return;
-  log::warn("event=host-memory-refused bytes={} used={} limit={} remedy=\"host-memory-per-session\"",
+  log::warn("event=host-memory-refused bytes={} used={} limit={} why=host-memory-per-session",
             bytes, used(), limit_);
 }
 

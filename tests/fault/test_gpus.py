@@ -1,4 +1,4 @@
-"""GPUs whose driver hangs or fails: out of service, which is shown, and taken back by themselves."""
+"""GPUs whose driver hangs or fails: out of service, which is shown, and back by themselves."""
 
 import contextlib
 import os
