@@ -19,6 +19,8 @@ using std::chrono::steady_clock;
 
 // Of a worker that starts, if its client has gone, which it sees itself once its driver is open.
 constexpr auto kLongestStartForNobody = std::chrono::seconds(5);
+// A driver that takes longer to open is in doubt.
+constexpr auto kUsualStart = std::chrono::seconds(30);
 // A process that was killed ends sooner, unless the system does not let it go.
 constexpr auto kLongestEnd = std::chrono::seconds(5);
 
@@ -82,6 +84,9 @@ void Sessions::kill_starting(SessionRecord& session, Cut cut) {
                MSG_DONTWAIT | MSG_NOSIGNAL);
   ::shutdown(session.connection.get(), SHUT_WR);  // the worker may have it as long as it likes
   session.connection.reset();
+  // A client that goes early proves nothing against the driver.
+  const bool limit_passed = !session.cut.limit.empty();
+  if (limit_passed || steady_clock::now() - session.since >= kUsualStart) tell_trouble(session);
   kill(session);
 }
 
@@ -112,12 +117,12 @@ void Sessions::take_answer(uint64_t id, const Result<WorkerReport>& report) {
       "silent-worker"};
   log::error("event=session-cut session={} calls={} limit=silent-worker why=\"{}\"", id_text(id),
              session->statistics->calls.load(std::memory_order_relaxed), session->cut.why);
+  tell_trouble(*session);
   kill(*session);
 }
 
 void Sessions::kill(SessionRecord& session) {
   session.worker->signal(SIGKILL);
-  tell_trouble(session);
   const auto timer = std::make_shared<boost::asio::steady_timer>(host_.loop, kLongestEnd);
   timer->async_wait([this, timer, id = session.id](const boost::system::error_code& error) {
     SessionRecord* const left = error ? nullptr : find(id);

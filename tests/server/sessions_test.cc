@@ -308,11 +308,10 @@ TEST_P(SessionsTest, AWorkerWhoseDriverHangsGoesAfterItsClient) {
   EXPECT_FALSE(sessions_->all().empty()) << "its client still waits";
   program_->signal(SIGKILL);
   EXPECT_TRUE(eventually([&launcher] { return launcher.kills > 0; }));
-  const std::pair<size_t, int> fails(0, 0);
-  EXPECT_THAT(troubles_, ::testing::ElementsAre(fails));
-  EXPECT_TRUE(eventually([this] { return troubles_.size() > 1; }));
+  EXPECT_TRUE(troubles_.empty()) << "its client may have been impatient";
+  EXPECT_TRUE(eventually([this] { return !troubles_.empty(); }));
   const auto& session = sessions_->all().begin()->second;
-  EXPECT_THAT(troubles_, ::testing::ElementsAre(fails, std::pair(size_t{0}, session.worker->id())));
+  EXPECT_THAT(troubles_, ::testing::ElementsAre(std::pair(size_t{0}, session.worker->id())));
   EXPECT_TRUE(session.hangs);
   EXPECT_EQ(launcher.kills, 1) << "it is killed once";
   launcher.effect = true;
