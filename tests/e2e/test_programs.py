@@ -84,6 +84,7 @@ class Programs(OnOneDaemon):
     @testing.not_with_an_older_release("its simulated GPU has no clusters")
     def test_clusters_and_bulk_copies(self):
         self.check_right("clusters_of_tiles")
+        self.check_right("tensor_maps")
 
     def test_every_call_waiting_gives_the_same(self):
         for name in ["streams_events", "callbacks", "many_threads"]:
@@ -97,12 +98,12 @@ class Programs(OnOneDaemon):
         self.assertEqual(done.stdout, "slow_queue: right\n", done.stderr)
 
     def test_loading_behind_a_host_function(self):
-        """A driver that loads a kernel at its first use waits for all streams then, also for one
-        that a host function holds."""
+        """A driver loads a library at its first use in a context, and waits for all streams then,
+        also for one that a host function holds."""
         for name in ("held_launches", "callbacks"):
             done = testing.run(
                 [testing.BUILD.fargpu, "run", "--sim", "--", testing.BUILD.program(name)],
-                env=testing.clean_environment(FARGPU_SIM_LAZY_LOADING="1"),
+                env=testing.clean_environment(FARGPU_SIM_LOCKED_WAITS="1"),
             )
             self.assertEqual(done.stdout, f"{name}: right\n", done.stderr)
 
