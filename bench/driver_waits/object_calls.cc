@@ -7,6 +7,38 @@
 namespace driver_waits {
 namespace {
 
+CUfunction kernel_function(const World& world) {
+  return reinterpret_cast<CUfunction>(world.kernel);
+}
+
+CUlaunchConfig in_clusters_of_two(CUlaunchAttribute* attribute) {
+  attribute->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute->value.clusterDim = {2, 1, 1};
+  CUlaunchConfig config{};
+  config.gridDimX = 2;
+  config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.attrs = attribute;
+  config.numAttrs = 1;
+  return config;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(World& world, CUfunction function) {
+  CUlaunchAttribute attribute{};
+  CUlaunchConfig config = in_clusters_of_two(&attribute);
+  return ::cuOccupancyMaxPotentialClusterSize(&world.number, function, &config);
+}
+
+CUresult cuOccupancyMaxActiveClusters(World& world, CUfunction function) {
+  CUlaunchAttribute attribute{};
+  CUlaunchConfig config = in_clusters_of_two(&attribute);
+  return ::cuOccupancyMaxActiveClusters(&world.number, function, &config);
+}
+
+Step renamed(Step step, const char* name) {
+  step.name = name;
+  return step;
+}
+
 std::vector<Life> code() {
   const Step load = CALL(cuModuleLoadData, "", &world.module, kPtx);
   const Step get = CALL(cuModuleGetFunction, "", &world.function, world.module, "nothing");
@@ -16,14 +48,35 @@ std::vector<Life> code() {
       CALL(cuLibraryLoadData, "", &world.library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0);
   const Step get_kernel = CALL(cuLibraryGetKernel, "", &world.kernel, world.library, "nothing");
   const Step unload_library = CALL(cuLibraryUnload, "", world.library);
-  const Step start_kernel{"cuLaunchKernel of a library, the first", [](World& world) {
-                            return launch(world.other, reinterpret_cast<CUfunction>(world.kernel));
-                          }};
+  const Step start_kernel{"cuLaunchKernel of a library, the first",
+                          [](World& world) { return launch(world.other, kernel_function(world)); }};
   std::vector<Life> lives{
       {load, CALL(cuModuleGetGlobal, "", &world.memory, &world.bytes, world.module, "variable"),
        get, start, unload},
       {unasked(load), CALL(cuModuleUnload, "of an unused module", world.module)},
-      {load_library, get_kernel, unload_library}};
+      {load_library, get_kernel, unload_library},
+      {unasked(load),
+       unasked(CALL(cuModuleGetFunction, "", &world.function, world.module, "many_parameters")),
+       CALL(cuFuncGetParamInfo, "", world.function, 0, &world.bytes, &world.more_bytes),
+       unasked(unload)},
+      {unasked(load_library),
+       unasked(CALL(cuLibraryGetKernel, "", &world.kernel, world.library, "many_parameters")),
+       CALL(cuKernelGetParamInfo, "", world.kernel, 0, &world.bytes, &world.more_bytes),
+       unasked(unload_library)}};
+  const Step get_function = CALL(cuKernelGetFunction, "", &world.function, world.kernel);
+  const Step get_another = CALL(cuLibraryGetKernel, "", &world.kernel, world.library, "spin");
+  lives.push_back(
+      {unasked(load_library), unasked(get_kernel), unasked(get_function),
+       renamed(get_function, "cuKernelGetFunction again"),
+       CALL(cuFuncSetAttribute, "of a kernel's function", world.function,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536),
+       CALL(cuFuncSetAttribute, "of a kernel with a function", kernel_function(world),
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000),
+       unasked(get_another), renamed(get_function, "cuKernelGetFunction of another kernel"),
+       CALL(cuLibraryGetGlobal, "behind a kernel's function", &world.memory, &world.bytes,
+            world.library, "variable"),
+       CALL(cuLibraryGetModule, "behind a kernel's function", &world.module, world.library),
+       unasked(unload_library)});
   // Each is the first that uses the function.
   for (const Step& use :
        {CALL(cuFuncLoad, "", world.function),
@@ -32,7 +85,10 @@ std::vector<Life> code() {
              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536),
         CALL(cuFuncSetCacheConfig, "", world.function, CU_FUNC_CACHE_PREFER_L1),
         CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, "", &world.number, world.function, 128,
-             0)})
+             0),
+        CALL(cuOccupancyAvailableDynamicSMemPerBlock, "", &world.bytes, world.function, 1, 128),
+        CALL(cuOccupancyMaxPotentialClusterSize, "", world, world.function),
+        CALL(cuOccupancyMaxActiveClusters, "", world, world.function)})
     lives.push_back({unasked(load), unasked(get), use, unasked(unload)});
   for (const Step& use :
        {CALL(cuKernelGetFunction, "", &world.function, world.kernel),
@@ -42,6 +98,16 @@ std::vector<Life> code() {
              world.device),
         CALL(cuKernelSetAttribute, "", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000,
              world.kernel, world.device),
+        CALL(cuFuncGetAttribute, "of a library", &world.number, CU_FUNC_ATTRIBUTE_NUM_REGS,
+             kernel_function(world)),
+        CALL(cuFuncSetAttribute, "of a library", kernel_function(world),
+             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536),
+        CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, "of a library", &world.number,
+             kernel_function(world), 128, 0),
+        CALL(cuOccupancyAvailableDynamicSMemPerBlock, "of a library", &world.bytes,
+             kernel_function(world), 1, 128),
+        CALL(cuOccupancyMaxPotentialClusterSize, "of a library", world, kernel_function(world)),
+        CALL(cuOccupancyMaxActiveClusters, "of a library", world, kernel_function(world)),
         start_kernel})
     lives.push_back({unasked(load_library), unasked(get_kernel), use, unasked(unload_library)});
   return lives;

@@ -54,7 +54,6 @@ CUresult check_config(const int* out, const CUlaunchConfig* config, LaunchAttrib
 CUresult CUDAAPI cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   return with_function(hfunc, [&](Context& context, const LaunchTarget& target) -> CUresult {
     if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    load_at_first_use(context, *target.function->settings);
     return function_attribute(*target.function->info, *target.function->settings,
                               context.device().compute_capability(), attrib, pi);
   });

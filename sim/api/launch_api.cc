@@ -69,7 +69,6 @@ CUresult launch_kernel(CUfunction handle, CUstream stream_handle, const Launch& 
           return *captured;
         }
         if (read.of_node) return CUDA_ERROR_NOT_SUPPORTED;
-        load_at_first_use(context, *target.function->settings);
         KernelWork work;
         if (CUresult result = prepare_kernel(context, target, launch, &work);
             result != CUDA_SUCCESS)

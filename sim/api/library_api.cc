@@ -54,6 +54,15 @@ CUresult with_kernel(CUkernel handle, Body&& body) {
   });
 }
 
+// A driver loads the kernel's library in the current context, if there is one.
+CUresult load_here(const Kernel& kernel) {
+  std::shared_ptr<Context> context;
+  const auto library = kernel.library.lock();
+  if (!library || current_context(&context) != CUDA_SUCCESS) return CUDA_SUCCESS;
+  std::shared_ptr<Module> module;
+  return library_module(*library, *context, &module);
+}
+
 }  // namespace
 
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
@@ -213,10 +222,6 @@ CUresult CUDAAPI cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUke
         Device* device = driver.device(dev);
         if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
         if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
-        std::shared_ptr<Context> context;
-        if (current_context(&context) == CUDA_SUCCESS) {
-          load_at_first_use(*context, *kernel->settings[static_cast<size_t>(dev)]);
-        }
         return function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)],
                                   device->compute_capability(), attrib, pi);
       });
@@ -228,6 +233,7 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
       handle, [&](Driver& driver, const std::shared_ptr<Kernel>& kernel) -> CUresult {
         Device* device = driver.device(dev);
         if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+        if (CUresult result = load_here(*kernel); result != CUDA_SUCCESS) return result;
         return set_function_attribute(kernel->info, *kernel->settings[static_cast<size_t>(dev)],
                                       *device, attrib, val);
       });
@@ -254,6 +260,9 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t paramIndex, size_t
                                       size_t* paramSize) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_kernel(handle, [&](Driver&, const std::shared_ptr<Kernel>& kernel) {
-    return parameter_info(kernel->info, paramIndex, paramOffset, paramSize);
+    const CUresult result = load_here(*kernel);
+    return result != CUDA_SUCCESS
+               ? result
+               : parameter_info(kernel->info, paramIndex, paramOffset, paramSize);
   });
 }

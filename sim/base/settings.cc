@@ -171,13 +171,6 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.threads = static_cast<int>(value);
   }
-  if (const char* text = get("FARGPU_SIM_LAZY_LOADING")) {
-    uint64_t value = 0;
-    if (!parse_number(trim(text), &value) || value > 1) {
-      return bad_value("FARGPU_SIM_LAZY_LOADING", text, "0 or 1");
-    }
-    settings.lazy_loading = value == 1;
-  }
   if (const char* text = get("FARGPU_SIM_COMPUTE_MODE")) {
     const std::string_view mode = trim(text);
     if (mode != "default" && mode != "prohibited") {

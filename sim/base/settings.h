@@ -3,8 +3,8 @@
 // FARGPU_SIM_GPUS (1 .. 16), FARGPU_SIM_MEMORY (bytes per GPU, suffix K, M, G or T),
 // FARGPU_SIM_COMPUTE_CAPABILITY ("9.0", or one for each GPU, like "8.0,9.0"; the last one is also
 // that of the GPUs that follow), FARGPU_SIM_THREADS (worker threads of the engine, 0: one per
-// core), FARGPU_SIM_LAZY_LOADING (0 or 1), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited": no
-// context can be made), FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
+// core), FARGPU_SIM_COMPUTE_MODE ("default" or "prohibited": no context can be made),
+// FARGPU_SIM_JITTER (microseconds), FARGPU_SIM_QUEUE (1 .. 1021),
 // FARGPU_SIM_LOCKED_WAITS (0 or 1), FARGPU_SIM_WANTED_ADDRESSES (0 or 1), FARGPU_SIM_STREAM_WAITS
 // (0 or 1), FARGPU_SIM_NVML_HANG ("init" or "utilization": a call that never returns, of the
 // management library), FARGPU_SIM_SLOT (0 .. 31), FARGPU_SIM_MIG (2 .. 7), FARGPU_SIM_SHARED (path
@@ -63,8 +63,6 @@ struct Settings {
   int instances = 0;                          // of each GPU; 0: GPUs as a whole
   std::vector<int> compute_capabilities{90};  // 10 * major + minor; the last one of all that follow
   int threads = 0;
-  // a function's first use waits for the context, as a driver that loads it then
-  bool lazy_loading = false;
   bool prohibited = false;  // no context can be made: CU_COMPUTEMODE_PROHIBITED
   // For tests: before one task of four, a stream waits for a random time of up to this much.
   int jitter_microseconds = 0;

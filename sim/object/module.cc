@@ -212,6 +212,7 @@ CUresult library_module(Library& library, Context& context, std::shared_ptr<Modu
       library.modules.erase(context.id());
       return result;
     }
+    context.quiesce_if_locked();
     made->library = Driver::get().registry().find<Library>(library.handle);
     known = std::move(made);
   }
@@ -334,11 +335,6 @@ std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionS
   return {blocks(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH),
           blocks(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT),
           blocks(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)};
-}
-
-void load_at_first_use(Context& context, FunctionSettings& settings) {
-  if (!Driver::get().settings().lazy_loading || !settings.begin_use()) return;
-  for (const Fence& fence : context.outstanding()) fence->wait();
 }
 
 CUresult set_function_attribute(const KernelInfo& info, FunctionSettings& settings,

@@ -43,12 +43,9 @@ struct FunctionSettings {
     return own == kNotSet && kernel != nullptr ? kernel->get(attribute) : own;
   }
   void set(CUfunction_attribute attribute, int value) { values[attribute] = value; }
-  // Whether it is the first use of the function, or of the kernel and its functions.
-  bool begin_use() { return kernel != nullptr ? kernel->begin_use() : !used.exchange(true); }
 
   const std::shared_ptr<FunctionSettings> kernel;  // null: a module's function, or a kernel
   std::array<std::atomic<int>, CU_FUNC_ATTRIBUTE_MAX> values;
-  std::atomic<bool> used{false};
 };
 
 // The state of CUDA 3's launch interface in a function; guarded by mutex.
@@ -104,9 +101,6 @@ struct Library {
   std::map<uint64_t, std::shared_ptr<Module>> modules;  // by context id; guarded by mutex
 };
 
-// At each use of a function. With Settings::lazy_loading the first one waits for all work of the
-// context.
-void load_at_first_use(Context& context, FunctionSettings& settings);
 // The clusters that every launch has, in blocks; 0: it may have any.
 std::array<uint32_t, 3> required_cluster(const KernelInfo& info, const FunctionSettings& settings);
 // The function's or kernel's attribute as CUDA reports it. CUDA_ERROR_INVALID_VALUE for an unknown
@@ -130,7 +124,8 @@ CUresult load_texts(Context& context, const ImageTexts& texts,
 std::shared_ptr<Library> load_library(const void* image, Context* context);
 // The library's error, logged the first time.
 CUresult usable(Library& library);
-// The library's module in a context, loaded now if need be.
+// The library's module in a context, loaded now if need be. With Settings::locked_waits that waits
+// for all work of the context.
 CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* module);
 // Image -> texts, or CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE ...
 CUresult texts_of_image(const void* image, int compute_capability, ImageTexts* texts,

@@ -34,7 +34,6 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_MEMORY", "512M"},
                         {"FARGPU_SIM_COMPUTE_CAPABILITY", "8.6"},
                         {"FARGPU_SIM_THREADS", "2"},
-                        {"FARGPU_SIM_LAZY_LOADING", "1"},
                         {"FARGPU_SIM_COMPUTE_MODE", "prohibited"},
                         {"FARGPU_SIM_JITTER", "200"},
                         {"FARGPU_SIM_LOCKED_WAITS", "1"},
@@ -53,7 +52,6 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->memory_bytes, size_t{512} << 20);
   EXPECT_EQ(settings->compute_capabilities, std::vector<int>{86});
   EXPECT_EQ(settings->threads, 2);
-  EXPECT_TRUE(settings->lazy_loading);
   EXPECT_TRUE(settings->prohibited);
   EXPECT_EQ(settings->jitter_microseconds, 200);
   EXPECT_TRUE(settings->locked_waits);
@@ -75,7 +73,6 @@ TEST(SettingsTest, BadValuesNameTheVariable) {
                                           {"FARGPU_SIM_MEMORY", "much"},
                                           {"FARGPU_SIM_COMPUTE_CAPABILITY", "9"},
                                           {"FARGPU_SIM_THREADS", "-1"},
-                                          {"FARGPU_SIM_LAZY_LOADING", "2"},
                                           {"FARGPU_SIM_COMPUTE_MODE", "closed"},
                                           {"FARGPU_SIM_LOCKED_WAITS", "yes"},
                                           {"FARGPU_SIM_STREAM_WAITS", "yes"},
