@@ -139,17 +139,18 @@ struct Answer {
   ParameterLayout layout() const { return {{offsets, offsets + count}, {sizes, sizes + count}}; }
 };
 
-CUresult ask(Session& session, uint16_t context, const ImageRecord& image, const char* name,
+CUresult ask(Session& session, uint16_t context, ImageRecord& image, const char* name,
              Answer& answer, uint64_t* id) {
   const bool library = image.kind() == rpc::HandleKind::kLibrary;
   const Input given(name, std::strlen(name) + 1);
   return make_object(
       session, library ? rpc::HandleKind::kKernel : rpc::HandleKind::kFunction, id,
       [&](uint64_t made) {
-        const DrainScope drain(session, context);
-        return (library ? wire::fgLibraryKernel : wire::fgModuleFunction)(
-            session, context, image.id, given.text(), made, &answer.count, answer.offsets,
-            answer.sizes, answer.attributes);
+        return use_image(session, context, image, [&] {
+          return (library ? wire::fgLibraryKernel : wire::fgModuleFunction)(
+              session, context, image.id, given.text(), made, &answer.count, answer.offsets,
+              answer.sizes, answer.attributes);
+        });
       },
       image.id);
 }
@@ -360,6 +361,17 @@ CUresult find_kernel(Session& session, const void* handle, Function** kernel) {
   *kernel = static_cast<Function*>(
       session.find(rpc::HandleKind::kKernel, reinterpret_cast<uint64_t>(handle)));
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult use_image(Session& session, uint16_t context, ImageRecord& image,
+                   const std::function<CUresult()>& call) {
+  const Context* const here = context == 0 ? nullptr : session.find_context(context);
+  const uint64_t place = here == nullptr ? 0 : here->unique_id.load();
+  if (image.kind() == rpc::HandleKind::kModule || image.loaded_in.load() == place) return call();
+  const DrainScope drain(session, context);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) image.loaded_in.store(place);
+  return result;
 }
 
 CUresult function_by_name(Session& session, ImageRecord& image, const char* name, uint64_t* id) {

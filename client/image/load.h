@@ -64,6 +64,11 @@ CUresult find_image(Session& session, rpc::HandleKind kind, const void* handle,
 CUresult find_function(Session& session, const void* handle, Function** function);
 CUresult find_kernel(Session& session, const void* handle, Function** kernel);
 
+// Makes a call that uses something of a module or library in the context (id on the wire). A driver
+// loads a library where it is used first and waits for all streams there, in the call: it is made
+// when no function of the application holds one.
+CUresult use_image(Session& session, uint16_t context, ImageRecord& image,
+                   const std::function<CUresult()>& call);
 // The function or kernel of that name; CUDA_ERROR_NOT_FOUND.
 CUresult function_by_name(Session& session, ImageRecord& image, const char* name, uint64_t* id);
 CUresult function_names(Session& session, const ImageRecord& image,

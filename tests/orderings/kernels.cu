@@ -131,3 +131,7 @@ extern "C" __global__ void scale_words(unsigned* to, const unsigned* from, unsig
                                        unsigned factor, unsigned add) {
   for (unsigned i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i] * factor + add;
 }
+
+extern "C" {
+__device__ int variable = 7;
+}

@@ -136,7 +136,9 @@ CUresult manual_cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
     *pMod = reinterpret_cast<CUmodule>(module);
     return CUDA_SUCCESS;
   }
-  const CUresult result = call_cuLibraryGetModule(target.session, target.context, pMod, library);
+  const CUresult result = use_image(target.session, target.context, *record, [&] {
+    return call_cuLibraryGetModule(target.session, target.context, pMod, library);
+  });
   if (result == CUDA_SUCCESS) module = reinterpret_cast<uint64_t>(*pMod);
   return result;
 }
