@@ -295,6 +295,11 @@ class Describer {
       placed.host_call = add_host_call(
           id, copy != nullptr ? &HostCopy::run : [](void*) {}, copy, plan.host);
     };
+    if (params.type() == CU_GRAPH_NODE_TYPE_KERNEL && params.device_node() == 0 &&
+        params.attributes().empty()) {
+      placed.function = params.function();
+      placed.context = params.context();
+    }
     if (params.type() == CU_GRAPH_NODE_TYPE_MEMCPY)
       placed.given = std::make_shared<const CUDA_MEMCPY3D>(params.get().memcpy.copyParams);
     if (plan.way == NodeCopy::Way::kHost) {

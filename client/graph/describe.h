@@ -40,6 +40,10 @@ struct Placed {
   NodeCopy::Way copy = NodeCopy::Way::kDriver;
   size_t host_call = 0;  // of a host node or a copy that has one, and of a child's first: its index
   std::shared_ptr<const CUDA_MEMCPY3D> given{};  // of a copy: as the application made or set it
+  // Of a kernel's node without attributes: with other parameters for this function in this context
+  // a driver takes what check_launch() does. 0: of other nodes.
+  uint64_t function = 0;
+  const Context* context = nullptr;
 };
 
 // An event that a node records.

@@ -200,15 +200,20 @@ void take_host_calls(GraphExec& exec, std::vector<HostCall> calls) {
   if (!copies->empty()) keep_until_launched(*exec.session, exec.last, std::move(copies));
 }
 
-// What copy nodes do from now on: those of the graph from `first` on, which is described.
-void take_copies(GraphExec& exec, uint32_t first, const Description& description) {
+// What copies and kernels do from now on: those of the graph from `first` on, which is described.
+void take_nodes(GraphExec& exec, uint32_t first, const Description& description) {
   for (auto& [id, placed] : exec.nodes) {
-    if (placed.given == nullptr || placed.place < first) continue;
+    if (placed.place < first) continue;
     const uint32_t place = placed.place - first;
     if (place >= description.nodes_by_place.size()) continue;
     const auto found = description.nodes.find(description.nodes_by_place[place]);
-    if (found != description.nodes.end() && found->second.given != nullptr)
+    if (found == description.nodes.end()) continue;
+    if (placed.given != nullptr && found->second.given != nullptr)
       placed.given = found->second.given;
+    if (placed.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+      placed.function = found->second.function;
+      placed.context = found->second.context;
+    }
   }
 }
 
@@ -464,7 +469,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   // The nodes stay those of the first graph, disabled ones too; what they do has changed.
   const size_t known = std::min(description.host_calls.size(), exec.host_calls.size());
   for (size_t i = 0; i < known; ++i) description.host_calls[i].node = exec.host_calls[i].node;
-  take_copies(exec, 0, description);
+  take_nodes(exec, 0, description);
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;
@@ -481,6 +486,22 @@ bool has_node(GraphExec& exec, uint64_t node, CUgraphNodeType type) {
   const auto found = exec.nodes.find(node);
   return found != exec.nodes.end() && found->second.type == type;
 }
+
+namespace {
+
+// Whether a driver takes these parameters of a kernel's node, which have passed check_launch().
+// It may refuse another function (another context, or what the function launches), nodes with
+// attributes, and changes of a graph that kernels launch.
+bool is_taken(const GraphExec& exec, uint64_t node, const Placed& placed,
+              const NodeParams& params) {
+  return placed.function != 0 && placed.function == params.function() &&
+         placed.context == params.context() &&
+         (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0 &&
+         std::find(exec.disabled.begin(), exec.disabled.end(), node) == exec.disabled.end() &&
+         exec.session->knows(schema::op_fgGraphSetKernel);
+}
+
+}  // namespace
 
 CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
   std::lock_guard lock(exec.mutex);
@@ -506,13 +527,18 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
     return result;
   note_waits(*exec.session, description.awaited);
   if (placed.copy != NodeCopy::Way::kHost) {
-    const CUresult result =
-        wire::fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.id, placed.place,
-                             description.bytes.data(), description.bytes.size());
+    const auto set =
+        is_taken(exec, node, placed, params) ? wire::fgGraphSetKernel : wire::fgGraphSetNode;
+    const CUresult result = set(*exec.session, frame_context(*exec.session), exec.id, placed.place,
+                                description.bytes.data(), description.bytes.size());
     if (result != CUDA_SUCCESS) return result;
   }
+  if (placed.function != 0) {
+    placed.function = params.function();
+    placed.context = params.context();
+  }
   if (placed.given != nullptr) placed.given = description.nodes.begin()->second.given;
-  if (params.type() == CU_GRAPH_NODE_TYPE_GRAPH) take_copies(exec, placed.place, description);
+  if (params.type() == CU_GRAPH_NODE_TYPE_GRAPH) take_nodes(exec, placed.place, description);
   if (description.interprocess) exec.interprocess = true;
   if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
     std::erase_if(exec.recorded, [node](const RecordedEvent& old) { return old.node == node; });

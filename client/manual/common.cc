@@ -3,7 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "client/image/load.h"
 #include "client/manual/apart.h"
 #include "client/memory/reserve.h"
 #include "client/object/image_records.h"
@@ -47,16 +46,15 @@ CUresult ask_for_variable(const CallTarget& target, const Object& image, const c
 
 }  // namespace
 
-CUresult find_variable(const CallTarget& target, const char* function, ImageRecord& image,
+CUresult find_variable(const CallTarget& target, const char* function, const Object& image,
                        const char* name, CUdeviceptr* address, size_t* bytes) {
+  const bool is_library = image.kind() == rpc::HandleKind::kLibrary;
   int managed = 0;
-  const CUresult result = use_image(target.session, target.context, image, [&] {
-    const bool is_library = image.kind() == rpc::HandleKind::kLibrary;
-    return target.session.knows(schema::op_fgImageVariable)
-               ? wire::fgImageVariable(target.session, target.context, image.id, is_library ? 1 : 0,
-                                       name, address, bytes, &managed)
-               : ask_for_variable(target, image, name, address, bytes);
-  });
+  const CUresult result =
+      target.session.knows(schema::op_fgImageVariable)
+          ? wire::fgImageVariable(target.session, target.context, image.id, is_library ? 1 : 0,
+                                  name, address, bytes, &managed)
+          : ask_for_variable(target, image, name, address, bytes);
   if (result != CUDA_SUCCESS) return result;
   return managed != 0 ? remember_managed(target.session, function, image, *address, *bytes)
                       : remember_global(target.session, function, *address, *bytes, image.id);

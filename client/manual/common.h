@@ -21,7 +21,7 @@ namespace fargpu::client {
 // The variable `name` of a live module or library, for `function` of the application; it is
 // remembered as device memory or managed memory. CUDA_ERROR_OUT_OF_MEMORY: another server has
 // memory at its address (apart.h).
-CUresult find_variable(const CallTarget& target, const char* function, ImageRecord& image,
+CUresult find_variable(const CallTarget& target, const char* function, const Object& image,
                        const char* name, CUdeviceptr* address, size_t* bytes);
 // The same for one that is known to be in managed memory. CUDA_ERROR_NOT_SUPPORTED, with a line in
 // the log: the host cannot have it.

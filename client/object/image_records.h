@@ -110,7 +110,7 @@ struct Function final : Object {
 
 // A module or a library.
 struct ImageRecord final : Object {
-  std::mutex mutex;                                        // all members but these: twins, layouts, loaded_in
+  std::mutex mutex;  // of all members but `twins`, `layouts` and `loaded_in`
   std::map<std::string, uint64_t, std::less<>> functions;  // name -> function or kernel id
   std::map<Context*, uint64_t> modules;                    // a library's modules
   // A library's: the context (its unique id) in which the driver has it, the last of several; 0:

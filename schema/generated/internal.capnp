@@ -479,6 +479,12 @@ struct FgGraphSetNodeParams {
   graphBytes @2 :UInt64;  # size_t
 }
 
+struct FgGraphSetKernelParams {
+  exec @0 :UInt64;  # CUgraphExec
+  place @1 :UInt32;  # unsigned int
+  graphBytes @2 :UInt64;  # size_t
+}
+
 struct FgGraphEnableNodeParams {
   exec @0 :UInt64;  # CUgraphExec
   place @1 :UInt32;  # unsigned int

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "server/graph/graph_base.h"
 #include "server/graph/graph_builder.h"
@@ -39,6 +40,9 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   // CUDA_ERROR_INVALID_VALUE, of both: there is no such node, or not any more.
   CUresult set_node(uint32_t place, schema::graph::Node::Reader description);
   CUresult enable_node(uint32_t place, bool enabled);
+  // A change that nobody waited for was refused: the next launch is to fail with this, once.
+  void refuse_launch(CUresult result) { refused_ = result; }
+  CUresult take_refusal() { return std::exchange(refused_, CUDA_SUCCESS); }
 
   // The driver's, which ends once, on any thread.
   class Made {
@@ -88,6 +92,7 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   CUgraph graph_ = nullptr;          // else
   const std::shared_ptr<Made> made_;
   Launched launched_;
+  CUresult refused_ = CUDA_SUCCESS;
   bool for_kernels_ = false;
   GraphPlaces places_;
   std::vector<CUdeviceptr> leaves_, frees_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/log.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/server/internal_decode.h"
 #include "schema/support/cuda_rules.h"
@@ -252,6 +253,24 @@ Status manual_fgGraphSetNode(Worker& worker, const Request& request) {
   });
 }
 
+Status manual_fgGraphSetKernel(Worker& worker, const Request& request) {
+  return decode_fgGraphSetKernel(worker, request, [&](const auto& given) -> Status {
+    ExecutableGraph* const graph = find_graph(worker, given.exec_id);
+    if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
+    Description description(given.graph);
+    const auto nodes = description.nodes().getNodes();
+    if (nodes.size() != 1 || !nodes[0].isKernel())
+      return malformed("fgGraphSetKernel", "not one kernel");
+    CUresult result = enter_any(worker, request.header.context);
+    if (result == CUDA_SUCCESS) result = graph->set_node(given.place, nodes[0]);
+    if (result != CUDA_SUCCESS) {
+      graph->refuse_launch(result);
+      log::warn("event=graph-change-refused result={}", static_cast<int>(result));
+    }
+    return answer(worker, request, CUDA_SUCCESS);
+  });
+}
+
 Status manual_fgGraphEnableNode(Worker& worker, const Request& request) {
   return decode_fgGraphEnableNode(worker, request, [&](const auto& given) {
     ExecutableGraph* const graph = find_graph(worker, given.exec_id);
@@ -274,7 +293,8 @@ Status manual_fgGraphLaunch(Worker& worker, const Request& request) {
       if (parts.host_gate.expect(stream.context, hosts[i], given.hostCalls[i]) != CUDA_SUCCESS)
         return malformed("fgGraphLaunch", "a host call's id is in use");
     }
-    const CUresult result = worker.driver().cuGraphLaunch(graph->get(), stream.handle);
+    CUresult result = graph->take_refusal();
+    if (result == CUDA_SUCCESS) result = worker.driver().cuGraphLaunch(graph->get(), stream.handle);
     if (result != CUDA_SUCCESS) {
       for (const uint64_t id : given.hostCalls) parts.host_gate.not_launched(id, result);
     } else {

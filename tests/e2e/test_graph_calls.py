@@ -2,8 +2,10 @@
 caller does not wait."""
 
 import os
+import pathlib
 import re
 import socket
+import tempfile
 import threading
 import unittest
 
@@ -59,13 +61,13 @@ class Relay:
 
 
 class GraphCalls(unittest.TestCase):
-    def run_program(self, count, relayed=False):
+    def run_program(self, count, *arguments, relayed=False):
         """(what the report says of calls, frames that the worker executed, bytes to the server)"""
         with testing.Daemon(gpus=1) as daemon, Relay(daemon.server) as relay:
             server = relay.address if relayed else daemon.server
             flags = ["--server", server, "--report"]
             flags += ["--transport", os.environ["FARGPU_TEST_TRANSPORT"]]
-            program = [testing.BUILD.program(PROGRAM), count]
+            program = [testing.BUILD.program(PROGRAM), count, *arguments]
             done = testing.run(
                 [testing.BUILD.fargpu, "run", *flags, "--", *program],
                 env=testing.clean_environment(),
@@ -86,6 +88,26 @@ class GraphCalls(unittest.TestCase):
         # Perhaps a ping on a slow machine.
         self.assertGreaterEqual(frames - frames_before, COUNT)
         self.assertLess(frames - frames_before, COUNT + 10)
+
+    def test_nobody_waits_for_a_changed_kernel(self):
+        (few, frames_before, _), (many, frames, _) = (
+            self.run_program(n, "change") for n in (0, COUNT)
+        )
+        # A change, a launch and the copy that looks at its word.
+        more = [b - a for a, b in zip(few, many, strict=True)]
+        self.assertEqual(more, [3 * COUNT, 0, 2 * COUNT, COUNT])
+        self.assertLess(frames - frames_before, 3 * COUNT + 10)
+
+    def test_a_change_that_the_driver_refuses_after_all(self):
+        with tempfile.TemporaryDirectory(prefix="fargpu-driver-") as folder:
+            (pathlib.Path(folder) / "refuse").touch()
+            with testing.Daemon(
+                driver=testing.BUILD.folder / "tests" / "programs" / "slow_driver.so",
+                environment={"FARGPU_TEST_DRIVER_FOLDER": folder},
+            ) as daemon:
+                done = daemon.run(testing.BUILD.program(PROGRAM), 1, "refused")
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn("event=graph-change-refused", daemon.log_text())
 
     @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it counts what passes")
     def test_a_launch_is_small(self):

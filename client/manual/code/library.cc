@@ -186,8 +186,9 @@ CUresult manual_cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary l
   if (const CUresult result = find(target, library, &record); result != CUDA_SUCCESS) return result;
   CUdeviceptr address = 0;
   size_t size = 0;
-  const CUresult result =
-      find_variable(target, "cuLibraryGetGlobal", *record, name, &address, &size);
+  const CUresult result = use_image(target.session, target.context, *record, [&] {
+    return find_variable(target, "cuLibraryGetGlobal", *record, name, &address, &size);
+  });
   if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;

@@ -1,5 +1,5 @@
-// Tensor maps of many shapes: each is the same whenever and wherever it is made, and two that differ
-// in anything given are not.
+// Tensor maps of many shapes: each is the same whenever and wherever it is made, and two that
+// differ in anything given are not.
 #include <cuda.h>
 
 #include <array>
