@@ -367,10 +367,19 @@ CUresult use_image(Session& session, uint16_t context, ImageRecord& image,
                    const std::function<CUresult()>& call) {
   const Context* const here = context == 0 ? nullptr : session.find_context(context);
   const uint64_t place = here == nullptr ? 0 : here->unique_id.load();
-  if (image.kind() == rpc::HandleKind::kModule || image.loaded_in.load() == place) return call();
+  bool loaded = image.kind() == rpc::HandleKind::kModule;
+  if (!loaded) {
+    const std::lock_guard lock(image.loading);
+    loaded = image.loaded_in.contains(place);
+  }
+  if (loaded) return call();
   const DrainScope drain(session, context);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) image.loaded_in.store(place);
+  if (result != CUDA_SUCCESS) return result;
+  constexpr size_t kMost = 64;
+  const std::lock_guard lock(image.loading);
+  if (image.loaded_in.size() >= kMost) image.loaded_in.clear();
+  image.loaded_in.insert(place);
   return result;
 }
 

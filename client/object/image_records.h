@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -110,13 +111,13 @@ struct Function final : Object {
 
 // A module or a library.
 struct ImageRecord final : Object {
-  std::mutex mutex;  // of all members but `twins`, `layouts` and `loaded_in`
+  std::mutex mutex;  // of all members but `twins`, `layouts` and those of `loading`
   std::map<std::string, uint64_t, std::less<>> functions;  // name -> function or kernel id
   std::map<Context*, uint64_t> modules;                    // a library's modules
-  // A library's: the context (its unique id) in which the driver has it, the last of several; 0:
-  // the one that the server takes where none is current.
-  static constexpr uint64_t kNowhere = ~uint64_t{0};
-  std::atomic<uint64_t> loaded_in{kNowhere};
+  std::mutex loading;
+  // A library's: contexts (their unique ids) in which the driver has it; 0: the one that the server
+  // takes where none is current.
+  std::set<uint64_t> loaded_in;
   // A library's ids in other sessions (twins.h); set before the program learns a handle.
   std::map<unsigned, uint64_t> twins;
   // What the program's image says of its kernels; set like `twins`. Null: a library's module, for

@@ -263,11 +263,11 @@ Status manual_fgGraphSetKernel(Worker& worker, const Request& request) {
       return malformed("fgGraphSetKernel", "not one kernel");
     CUresult result = enter_any(worker, request.header.context);
     if (result == CUDA_SUCCESS) result = graph->set_node(given.place, nodes[0]);
-    if (result != CUDA_SUCCESS) {
-      graph->refuse_launch(result);
-      log::warn("event=graph-change-refused result={}", static_cast<int>(result));
-    }
-    return answer(worker, request, CUDA_SUCCESS);
+    const bool is_awaited = (request.header.flags & wire::kWantReply) != 0;
+    if (is_awaited || result == CUDA_SUCCESS) return answer(worker, request, result);
+    graph->refuse_launch(result);
+    log::warn("event=graph-change-refused result={}", static_cast<int>(result));
+    return Status();
   });
 }
 

@@ -105,9 +105,16 @@ class GraphCalls(unittest.TestCase):
                 driver=testing.BUILD.folder / "tests" / "programs" / "slow_driver.so",
                 environment={"FARGPU_TEST_DRIVER_FOLDER": folder},
             ) as daemon:
-                done = daemon.run(testing.BUILD.program(PROGRAM), 1, "refused")
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                self.assertIn("event=graph-change-refused", daemon.log_text())
+                for sync in (1, 0):
+                    done = daemon.run(
+                        testing.BUILD.program(PROGRAM),
+                        1,
+                        "refused",
+                        env=testing.clean_environment(FARGPU_SYNC=sync),
+                    )
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    told = "event=graph-change-refused" in daemon.log_text()
+                    self.assertEqual(told, sync == 0)  # else the call has had the error
 
     @unittest.skipUnless(os.environ.get("FARGPU_TEST_TRANSPORT") == "tcp", "it counts what passes")
     def test_a_launch_is_small(self):

@@ -125,7 +125,9 @@ void check_library(CUlibrary library, CUkernel kernel, CUdevice device) {
 
 int main() {
   begin();
-  use_primary();
+  const CUcontext first = use_primary();
+  const CUcontext second = new_context();
+  CU(cuCtxSetCurrent(first));
   CUdevice device = 0;
   CU(cuCtxGetDevice(&device));
   const CUstream other = make_stream();
@@ -140,6 +142,13 @@ int main() {
       CU(cuLibraryGetKernel(&store, library, "store"));
       CU(launch(reinterpret_cast<CUfunction>(store), other, result, 0));
       CU(cuStreamSynchronize(other));
+      step("the library in another context");
+      CU(cuCtxSetCurrent(second));
+      CUkernel spin;
+      CU(cuLibraryGetKernel(&spin, library, "spin"));
+      CU(launch(reinterpret_cast<CUfunction>(spin), nullptr, 1u));
+      CU(cuCtxSynchronize());
+      CU(cuCtxSetCurrent(first));
       holder.hold();
       check_module(module, other, result);
       check_library(library, store, device);

@@ -61,15 +61,15 @@ int build(CUgraph graph, CUcontext context, CUfunction function, CUdeviceptr mem
   return 0;
 }
 
-// The launch behind the change is not made, and an error says so; the next one is as if there had
-// been no change.
+// The change or the launch behind it fails, and the launch is not made; the next one is as if there
+// had been no change.
 int check_refusal(CUgraphExec exec, CUgraphNode first, CUfunction function, CUdeviceptr memory,
                   CUstream stream) {
   CUdeviceptr own = memory + 256;
   void* pointers[] = {&own};
   const CUDA_KERNEL_NODE_PARAMS kernel = one_thread(function, pointers);
-  CHECK(cuGraphExecKernelNodeSetParams(exec, first, &kernel));
-  CUresult result = cuGraphLaunch(exec, stream);
+  CUresult result = cuGraphExecKernelNodeSetParams(exec, first, &kernel);
+  if (result == CUDA_SUCCESS) result = cuGraphLaunch(exec, stream);
   if (result == CUDA_SUCCESS) result = cuStreamSynchronize(stream);
   if (result != CUDA_ERROR_NOT_PERMITTED) {
     std::fprintf(stderr, "%d instead of CUDA_ERROR_NOT_PERMITTED\n", static_cast<int>(result));
