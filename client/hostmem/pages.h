@@ -99,8 +99,8 @@ class Pages {
   // Whether a watched word was changed at this end.
   bool any_word_changed();
   // Sends the changes of this end, before work is sent that may see them. `visit` is called with
-  // the sent runs (Agreement::Visit). Watched words are sent once `is_all` says that nothing else
-  // has to go first.
+  // the sent runs (Agreement::Visit). `is_all` is asked behind them, before another push may begin:
+  // what has to go last is sent once it says that nothing else has to go first.
   CUresult push(const pages::Agreement::Visit& visit = {},
                 const std::function<bool()>& is_all = {});
   // begin_work(): work is about to be sent, after its push; end_work(): it was sent. From the first

@@ -59,8 +59,7 @@ CUresult Pages::push(const pages::Agreement::Visit& visit, const std::function<b
   if (!runs_) runs_.emplace(limit_);
   read_words();
   if (const CUresult result = push_others(visit); result != CUDA_SUCCESS) return result;
-  if (late_.empty() && words_.empty()) return send();
-  if (is_all && !is_all()) return send();
+  if ((is_all && !is_all()) || (late_.empty() && words_.empty())) return send();
   const CUresult result = push_late();
   return result == CUDA_SUCCESS ? push_words() : result;
 }

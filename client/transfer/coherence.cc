@@ -19,7 +19,9 @@ CUresult push_all(Session& session) {
   constexpr uint64_t kWord = sizeof(uint64_t);
   for (;;) {
     std::vector<uint64_t> found;
-    bool is_all = true;  // what has to go last was sent, too
+    // What all pushes have found by now is exposed and was sent. Asked inside of the push: what
+    // another thread exposes afterwards has yet to be sent.
+    bool is_all = false;
     CUresult result = session.pages.push(
         [&](uint64_t address, std::span<const std::byte> bytes) {
           const size_t skip = (kWord - address % kWord) % kWord;
@@ -31,7 +33,7 @@ CUresult push_all(Session& session) {
         },
         [&] { return is_all = found.empty() && session.exposures.none(); });
     if (found.empty()) {
-      if (result != CUDA_SUCCESS || (is_all && session.exposures.none())) return result;
+      if (result != CUDA_SUCCESS || is_all) return result;
       // What others have exposed may hold further pointers.
       if (session.exposures.wait_for_others()) continue;
       return session.pages.push();

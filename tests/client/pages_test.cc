@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <thread>
@@ -211,6 +213,30 @@ TEST_F(PagesTest, AWordAloneInItsLineGoesLast) {
   host_[line + 4] = host_[line + 640] = 1_b;
   work();
   EXPECT_EQ(worker_.pushed_at(), (std::vector{line + 64, line + 4, line + 640}));
+}
+
+TEST_F(PagesTest, WhetherThatIsAllIsAskedInEveryPush) {
+  // Before any other push begins; with or without something to send, and something that goes last.
+  for (const size_t bytes : {0u, 8u, 64u}) {
+    std::fill_n(host_.begin(), bytes, static_cast<std::byte>(bytes));
+    std::thread other;
+    std::atomic<bool> is_over = false;
+    int asked = 0;
+    const auto is_all = [&] {
+      ++asked;
+      other = std::thread([&] {
+        (void)pages_.push();
+        is_over = true;
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      EXPECT_FALSE(is_over);
+      return true;
+    };
+    EXPECT_EQ(pages_.push({}, is_all), CUDA_SUCCESS);
+    EXPECT_EQ(asked, 1) << bytes;
+    if (other.joinable()) other.join();
+    EXPECT_EQ(worker_.memory(), host_);
+  }
 }
 
 TEST_F(PagesTest, RegionsComeAndGo) {
