@@ -217,6 +217,18 @@ void take_nodes(GraphExec& exec, uint32_t first, const Description& description)
   }
 }
 
+// Whether a driver takes these parameters of a kernel's node, which have passed check_launch().
+// It may refuse another function (another context, or what the function launches), nodes with
+// attributes, and changes of a graph that kernels launch.
+bool is_taken(const GraphExec& exec, uint64_t node, const Placed& placed,
+              const NodeParams& params) {
+  return placed.function != 0 && placed.function == params.function() &&
+         placed.context == params.context() &&
+         (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0 &&
+         std::find(exec.disabled.begin(), exec.disabled.end(), node) == exec.disabled.end() &&
+         exec.session->knows(schema::op_fgGraphSetKernel);
+}
+
 CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
                      const ResolvedStream& resolved) {
   Session& session = target.session;
@@ -486,22 +498,6 @@ bool has_node(GraphExec& exec, uint64_t node, CUgraphNodeType type) {
   const auto found = exec.nodes.find(node);
   return found != exec.nodes.end() && found->second.type == type;
 }
-
-namespace {
-
-// Whether a driver takes these parameters of a kernel's node, which have passed check_launch().
-// It may refuse another function (another context, or what the function launches), nodes with
-// attributes, and changes of a graph that kernels launch.
-bool is_taken(const GraphExec& exec, uint64_t node, const Placed& placed,
-              const NodeParams& params) {
-  return placed.function != 0 && placed.function == params.function() &&
-         placed.context == params.context() &&
-         (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0 &&
-         std::find(exec.disabled.begin(), exec.disabled.end(), node) == exec.disabled.end() &&
-         exec.session->knows(schema::op_fgGraphSetKernel);
-}
-
-}  // namespace
 
 CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
   std::lock_guard lock(exec.mutex);
