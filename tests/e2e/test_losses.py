@@ -200,10 +200,10 @@ class Losses(unittest.TestCase):
             for worker in workers:
                 os.kill(worker, signal.SIGCONT)
 
-    def on_other_host(self, host, daemon, text):
+    def on_other_host(self, host, daemon, text, scheme="", **environment):
         port = daemon.port_file.read_text().split()[1]
         inside = ("ip", "netns", "exec", host.name)
-        program = self.start(f"{host.SERVER}:{port}", text, inside)
+        program = self.start(f"{scheme}{host.SERVER}:{port}", text, inside, **environment)
         self.addCleanup(program.communicate)
         self.addCleanup(program.kill)
         return program
@@ -246,15 +246,8 @@ class Losses(unittest.TestCase):
         with OtherHost() as host:
             flags = ("--listen", f"{host.SERVER}:0", "--lost-client", "2s")
             with testing.Daemon(*flags, *key, certificates.file("server.key")) as daemon:
-                port = daemon.port_file.read_text().split()[1]
-                program = self.start(
-                    f"tls://{host.SERVER}:{port}",
-                    IDLE,
-                    ("ip", "netns", "exec", host.name),
-                    FARGPU_TLS_CA=certificates.file("ca.pem"),
-                )
-                self.addCleanup(program.communicate)
-                self.addCleanup(program.kill)
+                authority = certificates.file("ca.pem")
+                self.on_other_host(host, daemon, IDLE, "tls://", FARGPU_TLS_CA=authority)
                 host.go()
                 begin = time.monotonic()
                 testing.wait_until(lambda: not daemon.workers(), "the worker has gone")
