@@ -43,13 +43,14 @@ struct Taken {
   std::vector<CUmemoryPool> pools;
 };
 
-// Memory of a pool that is freed in `stream`.
+// Memory of a pool that is freed in `stream`, and waits for that if `stream` is the default stream.
 CUresult take_freed(CUmemoryPool pool, CUstream stream) {
   CUdeviceptr memory = 0;
   CUresult result = pool == nullptr ? cuMemAllocAsync(&memory, kPiece, nullptr)
                                     : cuMemAllocFromPoolAsync(&memory, kPiece, pool, nullptr);
   if (result == CUDA_SUCCESS) result = cuStreamSynchronize(nullptr);
   if (result == CUDA_SUCCESS) result = cuMemFreeAsync(memory, stream);
+  if (result == CUDA_SUCCESS && stream == nullptr) result = cuStreamSynchronize(nullptr);
   return result;
 }
 
