@@ -17,11 +17,13 @@
 namespace fargpu::server {
 
 class GraphBase;
+class MemoryAccount;
 
 // The parts of the session that the nodes of a graph need. References, which outlive the graphs.
 struct GraphParts {
   const Core& core;
   const ParameterLayouts& parameter_layouts;
+  MemoryAccount& memory;
   EventWaits& event_waits;
   HostGate& host_gate;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schema/support/cuda_rules.h"
+#include "server/memory/memory_account.h"
 
 namespace fargpu::server {
 namespace {
@@ -31,6 +32,9 @@ CUresult KernelParams::take(const GraphParts& parts, CUcontext context,
   } else {
     result = find(parts, rpc::HandleKind::kFunction, id, &params_.func);
   }
+  const KnownKernel* const layout = parts.parameter_layouts.find(id);
+  if (result == CUDA_SUCCESS && layout != nullptr)
+    result = parts.memory.use_local(layout->local_bytes);
   params_.gridDimX = kernel.getGridX();
   params_.gridDimY = kernel.getGridY();
   params_.gridDimZ = kernel.getGridZ();
@@ -39,7 +43,6 @@ CUresult KernelParams::take(const GraphParts& parts, CUcontext context,
   params_.blockDimZ = kernel.getBlockZ();
   params_.sharedMemBytes = kernel.getSharedBytes();
   if (bytes_.empty()) return result;
-  const ParameterLayout* const layout = parts.parameter_layouts.find(id);
   if (layout == nullptr) {
     extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes_.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &size_,
               CU_LAUNCH_PARAM_END};

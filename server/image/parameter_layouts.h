@@ -1,5 +1,5 @@
-// ParameterLayouts: where the parameters of a kernel lie in its packed buffer, by the id of the
-// function or kernel. One thread (the executor's).
+// ParameterLayouts: what a launch needs to know of a kernel, by the id of the function or kernel:
+// where its parameters lie in the packed buffer, and its local memory. One thread (the executor's).
 //
 // A launch passes one pointer per parameter to the driver, as programs do. Where no layout is known
 // it passes the packed buffer as a whole.
@@ -15,6 +15,10 @@
 
 namespace fargpu::server {
 
+struct KnownKernel : ParameterLayout {
+  uint64_t local_bytes = 0;  // of each thread
+};
+
 class ParameterLayouts {
  public:
   // Layouts from the image of a module or library, for drivers that do not report them.
@@ -29,17 +33,17 @@ class ParameterLayouts {
     return found == known->second.kernels.end() || found->second.empty() ? nullptr
                                                                          : &found->second.front();
   }
-  void learn(uint64_t function, ParameterLayout layout) { layouts_[function] = std::move(layout); }
-  void function_ended(const ObjectEnd& end) { layouts_.erase(end.id); }
-  void kernel_ended(const ObjectEnd& end) { layouts_.erase(end.id); }
+  void learn(uint64_t function, KnownKernel kernel) { kernels_[function] = std::move(kernel); }
+  void function_ended(const ObjectEnd& end) { kernels_.erase(end.id); }
+  void kernel_ended(const ObjectEnd& end) { kernels_.erase(end.id); }
   // nullptr: not known.
-  const ParameterLayout* find(uint64_t function) const {
-    const auto found = layouts_.find(function);
-    return found == layouts_.end() ? nullptr : &found->second;
+  const KnownKernel* find(uint64_t function) const {
+    const auto found = kernels_.find(function);
+    return found == kernels_.end() ? nullptr : &found->second;
   }
 
  private:
-  std::unordered_map<uint64_t, ParameterLayout> layouts_;
+  std::unordered_map<uint64_t, KnownKernel> kernels_;
   std::unordered_map<uint64_t, KernelLayouts> images_;
 };
 

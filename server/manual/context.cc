@@ -79,41 +79,26 @@ void end_context_when_idle(const LaterReply& later, uint16_t id,
   later.worker().parts().completion.when_idle(id, is_idle);
 }
 
-namespace {
-
-// How much of the device's memory one byte of the limit takes; 0: none.
-uint64_t bytes_of_limit(Worker& worker, CUlimit limit) {
-  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE) return 1;
-  if (limit != CU_LIMIT_STACK_SIZE) return 0;
-  // A stack for every thread that the device runs at once.
-  const auto attribute = [&](CUdevice_attribute which) {
-    int value = 0;
-    const auto device = static_cast<CUdevice>(worker.parts().contexts.current_device());
-    const CUresult result = worker.driver().cuDeviceGetAttribute(&value, which, device);
-    return result == CUDA_SUCCESS ? static_cast<uint64_t>(value) : 0;
-  };
-  return attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
-         attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
-}
-
-}  // namespace
-
 Status manual_cuCtxSetLimit(Worker& worker, const Request& request) {
   return decode_cuCtxSetLimit(worker, request, [&](const auto& given) -> Status {
     const DriverTable& driver = worker.driver();
     MemoryAccount& memory = worker.parts().memory;
-    const uint64_t each = bytes_of_limit(worker, given.limit);
+    const bool is_stack = given.limit == CU_LIMIT_STACK_SIZE;
+    const bool is_memory = given.limit == CU_LIMIT_MALLOC_HEAP_SIZE ||
+                           given.limit == CU_LIMIT_PRINTF_FIFO_SIZE || is_stack;
+    if (!is_memory) return answer(worker, request, driver.cuCtxSetLimit(given.limit, given.value));
     size_t before = 0;
-    if (each != 0) FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuCtxGetLimit(&before, given.limit));
-    uint64_t more = 0;
-    if (given.value > before && __builtin_mul_overflow(given.value - before, each, &more))
-      return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
-    FARGPU_ANSWER_UNLESS_SUCCESS(memory.grow_context(more));
+    FARGPU_ANSWER_UNLESS_SUCCESS(driver.cuCtxGetLimit(&before, given.limit));
+    const auto resize = [&](uint64_t from, uint64_t to) {
+      if (is_stack) return memory.set_stack(to);
+      if (to > from) return memory.grow_context(to - from);
+      memory.shrink_context(from - to);
+      return CUDA_SUCCESS;
+    };
+    if (given.value > before) FARGPU_ANSWER_UNLESS_SUCCESS(resize(before, given.value));
     const CUresult result = driver.cuCtxSetLimit(given.limit, given.value);
-    if (result != CUDA_SUCCESS)
-      memory.shrink_context(more);
-    else if (given.value < before)
-      memory.shrink_context((before - given.value) * each);
+    if (result == CUDA_SUCCESS && given.value < before) (void)resize(before, given.value);
+    if (result != CUDA_SUCCESS && given.value > before) (void)resize(given.value, before);
     return answer(worker, request, result);
   });
 }

@@ -58,7 +58,7 @@ class Gathered {
 };
 
 GraphParts parts_of(SessionParts& parts) {
-  return {parts.core, parts.parameter_layouts, parts.event_waits, parts.host_gate};
+  return {parts.core, parts.parameter_layouts, parts.memory, parts.event_waits, parts.host_gate};
 }
 
 // nullptr: there is none with this id.
@@ -93,10 +93,18 @@ class Charge {
  public:
   Charge(SessionParts& parts, CUdevice device, uint64_t bytes)
       : parts_(parts), device_(device), bytes_(bytes) {}
-  ~Charge() { parts_.memory.end_graph_memory(address_, bytes_, device_); }
+  ~Charge() {
+    if (address_ != 0)
+      parts_.memory.end_graph_memory(address_, bytes_, device_);
+    else
+      parts_.memory.refund(static_cast<size_t>(device_), bytes_);
+  }
   Charge(const Charge&) = delete;
   Charge& operator=(const Charge&) = delete;
-  void is_at(CUdeviceptr address) { address_ = address; }
+  void is_at(CUdeviceptr address) {
+    address_ = address;
+    parts_.memory.begin_graph_memory(bytes_, device_);
+  }
 
  private:
   SessionParts& parts_;

@@ -70,7 +70,9 @@ struct KernelFacts {
     results.setParameterOffsets(as_data(layout.offsets.data(), bytes));
     results.setParameterSizes(as_data(layout.sizes.data(), bytes));
     results.setAttributes(as_data(attributes.data(), sizeof(attributes)));
-    worker.parts().parameter_layouts.learn(id, std::move(layout));
+    const int local = attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
+    worker.parts().parameter_layouts.learn(
+        id, {std::move(layout), static_cast<uint64_t>(std::max(local, 0))});
     return frame.send(CUDA_SUCCESS);
   }
 };

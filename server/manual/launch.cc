@@ -169,7 +169,9 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     FARGPU_ANSWER_UNLESS_SUCCESS(submission.result());
     const CUstream stream = submission.handle();
 
-    const ParameterLayout* layout = worker.parts().parameter_layouts.find(params.getFunction());
+    const KnownKernel* layout = worker.parts().parameter_layouts.find(params.getFunction());
+    if (layout != nullptr)
+      FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().memory.use_local(layout->local_bytes));
     schema::SmallBuffer<void*> pointers(layout != nullptr ? layout->offsets.size() : 0);
     for (size_t i = 0; layout != nullptr && i < layout->offsets.size(); ++i) {
       if (layout->offsets[i] + layout->sizes[i] > parameters.size()) {
@@ -222,9 +224,10 @@ Status manual_fgLaunchMultiDevice(Worker& worker, const Request& request) {
       FARGPU_ANSWER_UNLESS_SUCCESS(submission.result());
       launch.hStream = submission.handle();
       launch.kernelParams = nullptr;
-      const ParameterLayout* const layout = worker.parts().parameter_layouts.find(id);
+      const KnownKernel* const layout = worker.parts().parameter_layouts.find(id);
       if (layout == nullptr && size > 0) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);
       if (layout != nullptr) {
+        FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().memory.use_local(layout->local_bytes));
         for (size_t p = 0; p < layout->offsets.size(); ++p) {
           if (uint64_t{layout->offsets[p]} + layout->sizes[p] > size)
             return malformed("fgLaunchMultiDevice", "a kernel has more parameters than came");

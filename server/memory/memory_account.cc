@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/parse.h"
+#include "generated/server/driver_table.h"
 
 namespace fargpu::server {
 
@@ -14,7 +15,7 @@ CUresult MemoryAccount::charge(CUdevice device, uint64_t bytes) {
   const auto index = static_cast<size_t>(device);
   CUresult result = ledger_.charge(index, bytes);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && index < used_on_devices().size()) {
-    // A driver without memory, too, takes what pools keep.
+    // A driver without memory, too, takes what is kept.
     pools_.trim(index);
     settle(index);
     result = ledger_.charge(index, bytes);
@@ -25,7 +26,8 @@ CUresult MemoryAccount::charge(CUdevice device, uint64_t bytes) {
 }
 
 void MemoryAccount::settle(size_t device) {
-  ledger_.settle(device, pools_.reserved(device));
+  ledger_.settle(device, Ledger::Keeper::kPools, pools_.reserved(device));
+  ledger_.settle(device, Ledger::Keeper::kGraphs, pools_.reserved_by_graphs(device));
   publish();
 }
 
@@ -110,16 +112,20 @@ void MemoryAccount::take_over_opened(uint64_t number) {
 
 void MemoryAccount::freed(CUdeviceptr pointer) {
   if (freed_) freed_(pointer);
-  if (pause_ != kFirstPause && ledger_.keeps()) {
-    pause_ = kFirstPause;
-    next_look_ = std::chrono::steady_clock::now() + pause_;
-  }
+  look_soon();
   if (const auto found = opened_.find(pointer); found != opened_.end()) close_opened(found);
 }
 
-void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
+void MemoryAccount::look_soon() {
+  if (pause_ == kFirstPause || !ledger_.keeps()) return;
+  pause_ = kFirstPause;
+  next_look_ = std::chrono::steady_clock::now() + pause_;
+}
+
+void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context,
+                             Ledger::Keeper keeper) {
   direct_.forget(pointer, bytes);  // what was there may have gone without our notice
-  ledger_.remember(pointer, bytes, device, context);
+  ledger_.remember(pointer, bytes, device, context, keeper);
   left_.erase(pointer);
   publish();
 }
@@ -129,7 +135,8 @@ void MemoryAccount::remember(CUdeviceptr pointer, uint64_t bytes) {
 }
 
 void MemoryAccount::remember_pool_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) {
-  remember(pointer, bytes, static_cast<size_t>(device), 0);
+  ledger_.allocated(static_cast<size_t>(device), bytes, Ledger::Keeper::kPools);
+  remember(pointer, bytes, static_cast<size_t>(device), 0, Ledger::Keeper::kPools);
 }
 
 void MemoryAccount::forget(CUdeviceptr pointer) {
@@ -155,13 +162,20 @@ void MemoryAccount::freed_by_graph(CUdeviceptr pointer) {
   if (left_.contains(pointer)) forget(pointer);
 }
 
+void MemoryAccount::begin_graph_memory(uint64_t bytes, CUdevice device) {
+  pools_.use_graphs(static_cast<size_t>(device));
+  ledger_.allocated(static_cast<size_t>(device), bytes, Ledger::Keeper::kGraphs);
+}
+
 void MemoryAccount::end_graph_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device) {
-  if (!begins_at(pointer)) {
-    refund(static_cast<size_t>(device), bytes);
-    return;
+  const auto where = static_cast<size_t>(device);
+  if (begins_at(pointer)) {
+    remember(pointer, bytes, where, 0, Ledger::Keeper::kGraphs);
+    left_.insert(pointer);
+  } else {
+    ledger_.given_back(where, bytes, Ledger::Keeper::kGraphs);
+    look_soon();
   }
-  remember_pool_memory(pointer, bytes, device);
-  left_.insert(pointer);
 }
 
 MemoryAccount::Free MemoryAccount::begin_free(CUdeviceptr pointer) {
@@ -189,18 +203,62 @@ void MemoryAccount::memgeneric_ended(const ObjectEnd& end) {
   refund(physical_.released(reinterpret_cast<uint64_t>(end.handle)));
 }
 
+// Green contexts have that of their device's primary one.
+MemoryAccount::OwnMemory& MemoryAccount::own_memory() {
+  const uint16_t current = contexts_.current();
+  const auto primary = static_cast<uint16_t>(contexts_.current_device() + 1);
+  return of_contexts_[contexts_.green(current) != nullptr ? primary : current];
+}
+
 CUresult MemoryAccount::grow_context(uint64_t bytes) {
   const CUresult result = charge(bytes);
-  if (result == CUDA_SUCCESS) of_contexts_[contexts_.current()] += bytes;
+  if (result == CUDA_SUCCESS) own_memory().charged += bytes;
   return result;
 }
 
 // Never below what it was made with, which is not charged.
 void MemoryAccount::shrink_context(uint64_t bytes) {
-  uint64_t& grown = of_contexts_[contexts_.current()];
-  bytes = std::min(bytes, grown);
-  grown -= bytes;
+  OwnMemory& own = own_memory();
+  bytes = std::min(bytes, own.charged);
+  own.charged -= bytes;
   refund(bytes);
+}
+
+CUresult MemoryAccount::resize_threads(uint64_t before) {
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    const auto device = static_cast<CUdevice>(contexts_.current_device());
+    const CUresult result = driver_.cuDeviceGetAttribute(&value, which, device);
+    return result == CUDA_SUCCESS ? static_cast<uint64_t>(value) : 0;
+  };
+  const uint64_t threads = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
+                           attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  const uint64_t after = own_memory().per_thread();
+  uint64_t change = 0;
+  if (__builtin_mul_overflow(std::max(before, after) - std::min(before, after), threads, &change))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (after >= before) return grow_context(change);
+  shrink_context(change);
+  return CUDA_SUCCESS;
+}
+
+CUresult MemoryAccount::set_stack(uint64_t bytes) {
+  OwnMemory& own = own_memory();
+  const uint64_t before = own.per_thread(), old = own.stack;
+  own.stack = bytes;
+  const CUresult result = resize_threads(before);
+  if (result != CUDA_SUCCESS) own.stack = old;
+  return result;
+}
+
+CUresult MemoryAccount::grow_local(uint64_t bytes) {
+  OwnMemory& own = own_memory();
+  if (bytes <= own.local) return CUDA_SUCCESS;
+  const uint64_t before = own.per_thread(), old = own.local;
+  own.local = bytes;
+  const CUresult result = resize_threads(before);
+  if (result != CUDA_SUCCESS) own.local = old;
+  return result;
 }
 
 void MemoryAccount::context_ended(const ContextEnd& end) {
@@ -208,7 +266,7 @@ void MemoryAccount::context_ended(const ContextEnd& end) {
   for (auto each = opened_.begin(); each != opened_.end();)
     each = each->second.context == end.id ? close_opened(each) : std::next(each);
   if (const auto grown = of_contexts_.extract(end.id); !grown.empty())
-    ledger_.refund(static_cast<size_t>(contexts_.device_of(end.id)), grown.mapped());
+    ledger_.refund(static_cast<size_t>(contexts_.device_of(end.id)), grown.mapped().charged);
   publish();
 }
 

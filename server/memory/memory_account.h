@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -31,7 +32,8 @@ class MemoryAccount {
   // `published`: the session's memory on all its GPUs, for the daemon. All outlive this.
   MemoryAccount(const DriverTable& driver, Ledger ledger, const Contexts& contexts,
                 DirectMemory& direct, std::atomic<uint64_t>& published)
-      : ledger_(std::move(ledger)),
+      : driver_(driver),
+        ledger_(std::move(ledger)),
         pools_(driver, ledger_.used_on_devices().size()),
         contexts_(contexts),
         direct_(direct),
@@ -57,7 +59,7 @@ class MemoryAccount {
   // It was freed.
   void forget(CUdeviceptr pointer);
   PoolReserves& pools() { return pools_; }
-  // What pools keep is charged, too; asks them where that may have changed.
+  // What pools and graphs keep is charged, too; asks them where that may have changed.
   void settle(size_t device);
   void settle_kept();
   // After frees: streams reach them, and pools give memory back, without a call. look() is to be
@@ -65,8 +67,9 @@ class MemoryAccount {
   void look();
   std::chrono::steady_clock::time_point next_look() const { return next_look_; }
   static constexpr std::chrono::milliseconds kFirstPause{20}, kLongestPause{5000};
-  // Memory of a graph is charged as long as the graph lives. Memory that a launch has left
-  // allocated and that has not been freed outlives the graph and stays charged.
+  // Memory of a graph, charged before, is allocated as long as the graph lives. Memory that a
+  // launch has left allocated and that has not been freed outlives the graph.
+  void begin_graph_memory(uint64_t bytes, CUdevice device);
   void left_by_graph(CUdeviceptr pointer);
   void freed_by_graph(CUdeviceptr pointer);  // nothing, for memory that no graph has left
   void end_graph_memory(CUdeviceptr pointer, uint64_t bytes, CUdevice device);
@@ -123,6 +126,12 @@ class MemoryAccount {
   // The current context's own memory grows or shrinks: the heap of device code and the like.
   CUresult grow_context(uint64_t bytes);
   void shrink_context(uint64_t bytes);
+  // The limit of its threads' stacks, and the local memory of a kernel that is about to run: a
+  // driver has that much for all threads that the device runs at once, and keeps it.
+  CUresult set_stack(uint64_t bytes);
+  CUresult use_local(uint64_t bytes) {
+    return bytes <= kUsualStack ? CUDA_SUCCESS : grow_local(bytes);
+  }
 
   void array_ended(const ObjectEnd& end);
   void mipmappedarray_ended(const ObjectEnd& end) { array_ended(end); }
@@ -144,13 +153,26 @@ class MemoryAccount {
  private:
   bool begins_at(CUdeviceptr pointer) const;
   void refund(const PhysicalMemory::Refunds& refunds);
-  void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
+  void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context,
+                Ledger::Keeper keeper = Ledger::Keeper::kDriver);
+  void look_soon();
   void publish() { published_.store(ledger_.used_everywhere(), std::memory_order_relaxed); }
 
+  // Contexts are made with this for each thread.
+  static constexpr uint64_t kUsualStack = 1024;
   struct Charge {
     size_t device;
     uint64_t bytes;
   };
+  // A context's own memory, beyond what it was made with.
+  struct OwnMemory {
+    uint64_t charged = 0;
+    uint64_t stack = kUsualStack, local = kUsualStack;
+    uint64_t per_thread() const { return std::max(stack, local); }
+  };
+  OwnMemory& own_memory();
+  CUresult grow_local(uint64_t bytes);
+  CUresult resize_threads(uint64_t before);
   struct Opened {
     uint64_t number = 0;
     size_t device = 0;
@@ -164,13 +186,14 @@ class MemoryAccount {
   OpenedMemory::iterator close_opened(OpenedMemory::iterator entry);
   void freed(CUdeviceptr pointer);
 
+  const DriverTable& driver_;
   Ledger ledger_;
   PoolReserves pools_;
   std::optional<Charge> refused_;
   bool told_limit_ = false;
-  std::unordered_map<uint64_t, Charge> arrays_;         // by id
-  std::unordered_map<uint16_t, uint64_t> of_contexts_;  // their own memory
-  std::set<CUdeviceptr> left_;                          // by graphs, and not freed
+  std::unordered_map<uint64_t, Charge> arrays_;  // by id
+  std::unordered_map<uint16_t, OwnMemory> of_contexts_;
+  std::set<CUdeviceptr> left_;  // by graphs, and not freed
   PhysicalMemory physical_;
   ArrayMappings array_mappings_{physical_};
   SharedEnded shared_ended_;

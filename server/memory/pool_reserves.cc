@@ -62,7 +62,17 @@ uint64_t PoolReserves::reserved(size_t device) {
   return sum;
 }
 
+uint64_t PoolReserves::reserved_by_graphs(size_t device) const {
+  cuuint64_t bytes = 0;
+  if (!devices_[device].has_graphs || driver_.cuDeviceGetGraphMemAttribute == nullptr) return 0;
+  const CUresult result = driver_.cuDeviceGetGraphMemAttribute(
+      static_cast<CUdevice>(device), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  return result == CUDA_SUCCESS ? bytes : 0;
+}
+
 void PoolReserves::trim(size_t device) const {
+  if (devices_[device].has_graphs && driver_.cuDeviceGraphMemTrim != nullptr)
+    driver_.cuDeviceGraphMemTrim(static_cast<CUdevice>(device));
   for (const Pool& pool : devices_[device].pools) driver_.cuMemPoolTrimTo(pool.handle, 0);
 }
 

@@ -1,5 +1,5 @@
-// PoolReserves: the session's memory pools on each device, and the memory that they have from the
-// driver: what is allocated from them, what they keep after a free, and what is still to be freed.
+// PoolReserves: the session's memory pools on each device, and the memory that they and graphs have
+// from the driver: what is allocated, what is kept after a free, and what is still to be freed.
 //
 // A pool that is destroyed while its memory is in use goes later, since nobody could ask it any
 // more. One thread (the executor's).
@@ -28,7 +28,11 @@ class PoolReserves {
 
   // Bytes of all pools on the device. Pools that were destroyed go when they have none.
   uint64_t reserved(size_t device);
-  // What they keep goes back to the device.
+  // Graphs of the session allocate on the device.
+  void use_graphs(size_t device) { devices_[device].has_graphs = true; }
+  // Bytes of all graphs, also of those that have gone.
+  uint64_t reserved_by_graphs(size_t device) const;
+  // What is kept goes back to the device.
   void trim(size_t device) const;
 
  private:
@@ -38,7 +42,7 @@ class PoolReserves {
   };
   struct Device {
     std::vector<Pool> pools;
-    bool has_default = false;
+    bool has_default = false, has_graphs = false;
   };
   uint64_t reserved(const Pool& pool) const;
 

@@ -28,11 +28,11 @@ void Ledger::refund(size_t device, uint64_t bytes) {
   if (job_ != nullptr) job_->refund(device, back);
 }
 
-void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context) {
+void Ledger::remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context,
+                      Keeper keeper) {
   // The driver gave the address out again: what was there has gone without our notice.
   forget(pointer);
-  allocations_[pointer] = {bytes, device, context};
-  if (context == 0) pools_[device].allocated += bytes;
+  allocations_[pointer] = {bytes, device, context, keeper};
 }
 
 bool Ledger::forget(CUdeviceptr pointer) {
@@ -43,23 +43,33 @@ bool Ledger::forget(CUdeviceptr pointer) {
   return true;
 }
 
-void Ledger::give_back(const Allocation& allocation) {
-  if (allocation.context != 0) return refund(allocation.device, allocation.bytes);
-  Pools& pools = pools_[allocation.device];
-  pools.allocated -= allocation.bytes;
-  pools.kept += allocation.bytes;
+void Ledger::allocated(size_t device, uint64_t bytes, Keeper keeper) {
+  if (keeper != Keeper::kDriver) reserve_of(device, keeper).allocated += bytes;
+}
+
+void Ledger::given_back(size_t device, uint64_t bytes, Keeper keeper) {
+  if (keeper == Keeper::kDriver) return refund(device, bytes);
+  Reserve& reserve = reserve_of(device, keeper);
+  reserve.allocated -= bytes;
+  reserve.kept += bytes;
+}
+
+uint64_t Ledger::kept(size_t device) const {
+  return reserves_[device][0].kept + reserves_[device][1].kept;
 }
 
 bool Ledger::keeps() const {
-  return std::ranges::any_of(pools_, [](const Pools& pools) { return pools.kept != 0; });
+  for (size_t device = 0; device < reserves_.size(); ++device)
+    if (kept(device) != 0) return true;
+  return false;
 }
 
-void Ledger::settle(size_t device, uint64_t reserved) {
-  Pools& pools = pools_[device];
-  const uint64_t kept = reserved - std::min(reserved, pools.allocated);
-  if (kept < pools.kept) refund(device, pools.kept - kept);
-  if (kept > pools.kept) take_over(device, kept - pools.kept);
-  pools.kept = kept;
+void Ledger::settle(size_t device, Keeper keeper, uint64_t reserved) {
+  Reserve& reserve = reserve_of(device, keeper);
+  const uint64_t kept = reserved - std::min(reserved, reserve.allocated);
+  if (kept < reserve.kept) refund(device, reserve.kept - kept);
+  if (kept > reserve.kept) take_over(device, kept - reserve.kept);
+  reserve.kept = kept;
 }
 
 void Ledger::forget_context(uint16_t context) {

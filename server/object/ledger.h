@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,7 +25,7 @@ class Ledger {
   // `limit_bytes` per device; 0: no limit. `job`, which outlives the ledger, has the same limit;
   // null: the session is alone.
   Ledger(size_t devices, uint64_t limit_bytes, JobMemory* job = nullptr)
-      : limit_(limit_bytes), used_(devices, 0), pools_(devices), job_(job) {}
+      : limit_(limit_bytes), used_(devices, 0), reserves_(devices), job_(job) {}
 
   // OUT_OF_MEMORY when the limit would be passed; INVALID_DEVICE for a device that is not the
   // session's.
@@ -33,9 +34,16 @@ class Ledger {
   // Memory that another session of the job has paid for until now: charged regardless of the limit.
   void take_over(size_t device, uint64_t bytes);
 
-  // Device memory by address: charged before, refunded when forgotten. `context`: the handle of its
-  // free; 0: no context. That is memory of a pool, which keeps it: it stays charged until settle().
-  void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context);
+  // Who has memory after its free. What pools and graphs keep stays charged until settle().
+  enum class Keeper : uint8_t { kDriver, kPools, kGraphs };
+  // Charged memory is from now on allocated from the pools or graphs of the device, or theirs.
+  void allocated(size_t device, uint64_t bytes, Keeper keeper);
+  void given_back(size_t device, uint64_t bytes, Keeper keeper);
+
+  // Device memory by address: charged before (and allocated()), refunded or given back when
+  // forgotten. `context`: the handle of its context, whose end frees it; 0: none.
+  void remember(CUdeviceptr pointer, uint64_t bytes, size_t device, uint16_t context,
+                Keeper keeper = Keeper::kDriver);
   // False for an address that is not the start of an allocation.
   bool forget(CUdeviceptr pointer);
   void forget_context(uint16_t context);
@@ -59,10 +67,10 @@ class Ledger {
   // The one that holds all of [address, address + bytes); nullopt: none does.
   std::optional<AllocationAt> find(CUdeviceptr address, uint64_t bytes) const;
 
-  // The pools of the device have so many bytes from the driver: what is not allocated is charged as
-  // kept from now on, regardless of the limit.
-  void settle(size_t device, uint64_t reserved);
-  uint64_t kept(size_t device) const { return pools_[device].kept; }
+  // The pools, or graphs, of the device have so many bytes from the driver: what is not allocated
+  // is charged as kept from now on, regardless of the limit.
+  void settle(size_t device, Keeper keeper, uint64_t reserved);
+  uint64_t kept(size_t device) const;
   // On any device.
   bool keeps() const;
 
@@ -81,6 +89,7 @@ class Ledger {
     uint64_t bytes = 0;
     size_t device = 0;
     uint16_t context = 0;
+    Keeper keeper = Keeper::kDriver;
   };
   struct Free {
     FreeId id = 0;
@@ -88,16 +97,19 @@ class Ledger {
     Allocation allocation;
     bool gone = false;  // and refunded
   };
-  // Of the pools of a device.
-  struct Pools {
+  struct Reserve {
     uint64_t allocated = 0, kept = 0;
   };
-  // The driver has it back, or a pool.
-  void give_back(const Allocation& allocation);
+  Reserve& reserve_of(size_t device, Keeper keeper) {
+    return reserves_[device][static_cast<size_t>(keeper) - 1];
+  }
+  void give_back(const Allocation& allocation) {
+    given_back(allocation.device, allocation.bytes, allocation.keeper);
+  }
 
   const uint64_t limit_;
   std::vector<uint64_t> used_;
-  std::vector<Pools> pools_;
+  std::vector<std::array<Reserve, 2>> reserves_;  // of each device: pools, graphs
   JobMemory* const job_;
   std::map<CUdeviceptr, Allocation> allocations_;
   // Each is a call that some thread of the client waits for, so they are few.

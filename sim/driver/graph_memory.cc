@@ -45,15 +45,20 @@ bool GraphMemory::outstanding(const GraphBlock& block) const {
   return block.outstanding;
 }
 
+bool GraphMemory::back(GraphBlock& block) {
+  const uint64_t bytes = block_bytes(block.bytes), more = bytes - std::min(bytes, unused_);
+  if (more != 0 && !device_.memory().charge(more)) return false;
+  unused_ -= bytes - more;
+  reserved_ += more;
+  reserved_high_ = std::max(reserved_high_, reserved_);
+  block.backed = true;
+  return true;
+}
+
 CUresult GraphMemory::begin(const std::shared_ptr<GraphBlock>& block) {
   const uint64_t bytes = block_bytes(block->bytes);
   std::lock_guard lock(mutex_);
-  if (!block->backed) {
-    if (!device_.memory().charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    block->backed = true;
-    reserved_ += bytes;
-    reserved_high_ = std::max(reserved_high_, reserved_);
-  }
+  if (!block->backed && !back(*block)) return CUDA_ERROR_OUT_OF_MEMORY;
   block->outstanding = true;
   if (block->live++ != 0) return CUDA_SUCCESS;
   live_[block->address] = block;
@@ -80,10 +85,7 @@ void GraphMemory::end(GraphBlock& block) {
 }
 
 void GraphMemory::unback(GraphBlock& block) {
-  if (!block.backed) return;
-  block.backed = false;
-  reserved_ -= block_bytes(block.bytes);
-  device_.memory().refund(block_bytes(block.bytes));
+  if (std::exchange(block.backed, false)) unused_ += block_bytes(block.bytes);
 }
 
 void GraphMemory::forget(GraphBlock& block) {
@@ -103,6 +105,8 @@ void GraphMemory::trim() {
     if (block->live == 0) unback(*block);
     held.push_back(std::move(block));
   }
+  reserved_ -= unused_;
+  device_.memory().refund(std::exchange(unused_, 0));
 }
 
 CUresult GraphMemory::get(CUgraphMem_attribute attribute, uint64_t* value) const {

@@ -1,6 +1,6 @@
 // The memory of allocation nodes on one device. A block has its address from the node's creation on
-// and memory behind it from its first launch to a trim; programs may use it between a launch and
-// the free that follows.
+// and memory behind it from its first launch on; programs may use it between a launch and the free
+// that follows. Memory of blocks that have ended is kept for others, up to a trim.
 //
 // A free counts in two steps: the call (claim_free) decides which node frees, the stream (end) does
 // it. Thread safe.
@@ -63,12 +63,14 @@ class GraphMemory {
   friend struct GraphBlock;
   void forget(GraphBlock& block);
   void unback(GraphBlock& block);  // needs mutex_
+  bool back(GraphBlock& block);    // needs mutex_; false: out of memory
 
   Device& device_;
   mutable std::mutex mutex_;
   std::map<uint64_t, std::weak_ptr<GraphBlock>> blocks_;
   std::map<uint64_t, std::shared_ptr<GraphBlock>> live_;  // outlive their graphs
   uint64_t used_ = 0, used_high_ = 0, reserved_ = 0, reserved_high_ = 0;
+  uint64_t unused_ = 0;  // of what is reserved: behind no block
 };
 
 }  // namespace fargpu::sim

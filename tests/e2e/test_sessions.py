@@ -135,7 +135,7 @@ class Sessions(unittest.TestCase):
             for what, taken in (
                 *((what, 4) for what in ("variables", "library", "heap", "printf")),
                 ("stack", 1),
-                *((what, 4) for what in ("kept", "waiting", "destroyed")),
+                *((what, 4) for what in ("kept", "waiting", "destroyed", "graphs", "local")),
             ):
                 with self.subTest(what):
                     done = daemon.run(program, what, flags=("--memory", "300M"))

@@ -312,17 +312,33 @@ TEST(Ledger, MemoryOfNoContextOutlivesAllOfThem) {
 TEST(Ledger, WhatPoolsKeepIsChargedUntilTheyGiveItBack) {
   Ledger ledger(1, 1000);
   ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
-  ledger.remember(0x1000, 300, 0, 0);
-  ledger.settle(0, 320);  // in pieces of the driver's
+  ledger.allocated(0, 300, Ledger::Keeper::kPools);
+  ledger.remember(0x1000, 300, 0, 0, Ledger::Keeper::kPools);
+  ledger.settle(0, Ledger::Keeper::kPools, 320);  // in pieces of the driver's
   EXPECT_EQ(ledger.used(0), 320u);
   ledger.forget(0x1000);
   EXPECT_EQ(ledger.used(0), 320u);
   EXPECT_EQ(ledger.charge(0, 700), CUDA_ERROR_OUT_OF_MEMORY);
-  ledger.settle(0, 320);
+  ledger.settle(0, Ledger::Keeper::kPools, 320);
   EXPECT_EQ(ledger.kept(0), 320u);
-  ledger.settle(0, 0);
+  ledger.settle(0, Ledger::Keeper::kPools, 0);
   EXPECT_EQ(ledger.used(0), 0u);
   EXPECT_EQ(ledger.charge(0, 1000), CUDA_SUCCESS);
+}
+
+TEST(Ledger, WhatGraphsKeepIsNoPoolsMemory) {
+  Ledger ledger(1, 1000);
+  ASSERT_EQ(ledger.charge(0, 300), CUDA_SUCCESS);
+  ledger.allocated(0, 300, Ledger::Keeper::kGraphs);
+  ledger.settle(0, Ledger::Keeper::kPools, 200);
+  EXPECT_EQ(ledger.used(0), 500u);
+  ledger.given_back(0, 300, Ledger::Keeper::kGraphs);
+  ledger.settle(0, Ledger::Keeper::kPools, 0);
+  EXPECT_EQ(ledger.used(0), 300u);
+  EXPECT_TRUE(ledger.keeps());
+  ledger.settle(0, Ledger::Keeper::kGraphs, 0);
+  EXPECT_EQ(ledger.used(0), 0u);
+  EXPECT_FALSE(ledger.keeps());
 }
 
 using Refunds = PhysicalMemory::Refunds;

@@ -188,6 +188,12 @@ TEST_F(GraphTest, ALaunchWithoutEnoughMemoryFailsAndTakesNothing) {
   OK(cuMemFree(large.dptr));
   OK(cuGraphExecDestroy(exec));
   OK(cuGraphDestroy(graph_));
+  // Graphs keep memory also after their end.
+  OK(cuMemGetInfo(&after, &total));
+  EXPECT_LT(after, 4096u);
+  OK(cuDeviceGraphMemTrim(0));
+  OK(cuMemGetInfo(&after, &total));
+  EXPECT_EQ(after, before + (1 << 20));
 }
 
 // A real driver may crash on these.

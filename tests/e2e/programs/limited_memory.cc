@@ -2,7 +2,9 @@
 // how many of 12 there are; then gives it back and takes once more. WHAT: "variables" of
 // modules or of a "library", the "heap" of device code, its "printf" buffer, its "stack" (8 KiB for
 // each thread at a time), "kept" by pools after frees, "waiting" frees in a stream that waits,
-// "destroyed" pools with such frees.
+// "destroyed" pools with such frees, allocations behind what destroyed "graphs" have kept, "local"
+// memory of kernels (2 KiB more for each thread at a time).
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -18,6 +20,40 @@ std::string image(int number) {
   const std::string bytes = std::to_string(kPiece + number);
   return ".version 7.0\n.target sm_75\n.address_size 64\n.global .align 4 .b8 v[" + bytes +
          "];\n.visible .entry k() { ret; }\n";
+}
+
+// Runs a kernel with local memory, every other one in a graph.
+CUresult run_local(int number, std::vector<CUmodule>* modules) {
+  const std::string bytes = std::to_string(1024 + 2048 * (number + 1));
+  const std::string text =
+      ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() {\n"
+      ".local .align 16 .b8 local[" +
+      bytes + "];\nst.local.u32 [local], 1;\nret;\n}\n";
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  CUresult result = cuModuleLoadData(&module, text.c_str());
+  if (result == CUDA_SUCCESS) modules->push_back(module);
+  if (result == CUDA_SUCCESS) result = cuModuleGetFunction(&kernel, module, "k");
+  CUgraph graph = nullptr;
+  if (result == CUDA_SUCCESS && number % 2 != 0) {
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = kernel;
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    CUgraphNode node = nullptr;
+    CUgraphExec exec = nullptr;
+    result = cuGraphCreate(&graph, 0);
+    if (result == CUDA_SUCCESS) result = cuGraphAddKernelNode(&node, graph, nullptr, 0, &params);
+    if (result == CUDA_SUCCESS) result = cuGraphInstantiate(&exec, graph, 0);
+    if (result == CUDA_SUCCESS) result = cuGraphLaunch(exec, nullptr);
+    if (result == CUDA_SUCCESS) result = cuStreamSynchronize(nullptr);
+    if (exec != nullptr) cuGraphExecDestroy(exec);
+    if (graph != nullptr) cuGraphDestroy(graph);
+  } else if (result == CUDA_SUCCESS) {
+    result = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+    if (result == CUDA_SUCCESS) result = cuStreamSynchronize(nullptr);
+  }
+  return result;
 }
 
 CUresult grow_limit(CUlimit limit, size_t by) {
@@ -37,7 +73,30 @@ CUresult make_pool(CUmemoryPool* pool) {
   return cuMemPoolSetAttribute(*pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything);
 }
 
+// A graph that allocates and frees, runs once and goes.
+CUresult run_graph() {
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  params.bytesize = kPiece;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode allocate = nullptr, free = nullptr;
+  CUresult result = cuGraphCreate(&graph, 0);
+  if (result == CUDA_SUCCESS)
+    result = cuGraphAddMemAllocNode(&allocate, graph, nullptr, 0, &params);
+  if (result == CUDA_SUCCESS)
+    result = cuGraphAddMemFreeNode(&free, graph, &allocate, 1, params.dptr);
+  if (result == CUDA_SUCCESS) result = cuGraphInstantiate(&exec, graph, 0);
+  if (result == CUDA_SUCCESS) result = cuGraphLaunch(exec, nullptr);
+  if (result == CUDA_SUCCESS) result = cuStreamSynchronize(nullptr);
+  if (exec != nullptr) cuGraphExecDestroy(exec);
+  if (graph != nullptr) cuGraphDestroy(graph);
+  return result;
+}
+
 struct Taken {
+  std::vector<CUdeviceptr> memory;
   std::vector<CUmodule> modules;
   std::vector<CUlibrary> libraries;
   std::vector<CUmemoryPool> pools;
@@ -93,6 +152,13 @@ int main(int argc, char** argv) {
       if (result == CUDA_SUCCESS) result = take_freed(pool, waits ? stream : nullptr);
       if (waits && result == CUDA_SUCCESS) return cuMemPoolDestroy(pool);
       taken.pools.push_back(pool);
+    } else if (is("local")) {
+      result = run_local(number, &taken.modules);
+    } else if (is("graphs")) {
+      result = run_graph();
+      CUdeviceptr memory = 0;
+      if (result == CUDA_SUCCESS) result = cuMemAlloc(&memory, kPiece);
+      if (result == CUDA_SUCCESS) taken.memory.push_back(memory);
     } else if (is("waiting")) {
       result = take_freed(nullptr, stream);
     } else {
@@ -100,25 +166,35 @@ int main(int argc, char** argv) {
     }
     return result;
   };
-  int made = 0;
+  int made = 0, most = 0;
+  cuuint64_t reserved = 0;
   for (CUresult result = CUDA_SUCCESS; made < kMost; ++made) {
     result = take(made);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) break;
     CHECK(result);
+    if (!is("graphs")) continue;
+    CHECK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    most = std::max(most, made + 1 + static_cast<int>(reserved / kPiece));
   }
   // Pools may be emptied for others.
-  cuuint64_t kept = 0, reserved = 0;
+  cuuint64_t kept = 0;
   for (CUmemoryPool pool : taken.pools) {
     CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
     kept += reserved;
   }
-  std::printf("%d\n", is("kept") ? static_cast<int>(kept / kPiece) : made);
+  std::printf("%d\n", is("kept") ? static_cast<int>(kept / kPiece) : std::max(made, most));
+  for (CUdeviceptr memory : taken.memory) CHECK(cuMemFree(memory));
   for (CUmodule module : taken.modules) CHECK(cuModuleUnload(module));
   for (CUlibrary library : taken.libraries) CHECK(cuLibraryUnload(library));
   for (CUmemoryPool pool : taken.pools) CHECK(cuMemPoolDestroy(pool));
   CHECK(cuCtxSetLimit(limit, before));
   CHECK(cuMemsetD32(word, 1, 1));
   CHECK(cuCtxSynchronize());
+  if (is("local")) {
+    CHECK(cuDevicePrimaryCtxReset(0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK(cuCtxSetCurrent(context));
+  }
   // All of it for an allocation.
   CUdeviceptr all = 0;
   CHECK(cuMemAlloc(&all, 4 * kPiece));
