@@ -170,6 +170,8 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"port-file", text(c.port_file)},
       {"log-level", text(c.log_level)},
       {"max-sessions", number(c.placement.max_sessions, 1, 65535, "a number from 1 to 65535")},
+      {"max-sessions-per-tenant",
+       number(c.max_sessions_per_tenant, 0, 65535, "a number from 0 to 65535")},
       {"max-sessions-per-gpu",
        number(c.placement.max_sessions_per_gpu, 1, 65535, "a number from 1 to 65535")},
       {"oversubscribe-memory", yes_or_no(c.placement.oversubscribe_memory)},

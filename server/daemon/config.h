@@ -41,6 +41,7 @@ struct DaemonConfig {
   uint16_t tcp_connections = 8;  // that one session may have on TCP; 1: no further ones
   std::string log_level;         // empty: FARGPU_LOG or info
   PlacementLimits placement;
+  uint32_t max_sessions_per_tenant = 0;  // and of its jobs without one (jobs.h); 0: no limit
   // after the last session of a job that no `fargpu run` holds
   std::chrono::milliseconds job_grace{30000};
   // Bytes on each GPU: the cap of a job (0: the GPU's memory), and the default for a job that asks

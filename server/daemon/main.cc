@@ -162,6 +162,10 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   app.add_option("--max-sessions", c.placement.max_sessions,
                  "largest number of sessions (processes that use a GPU), and of jobs")
       ->check(CLI::Range(1, 65535));
+  app.add_option("--max-sessions-per-tenant", c.max_sessions_per_tenant,
+                 "largest number of sessions, management sessions and jobs without either that one "
+                 "user of unix sockets, or all with the token, may have; 0: no such limit")
+      ->check(CLI::Range(0, 65535));
   app.add_option(
          "--max-sessions-per-gpu", c.placement.max_sessions_per_gpu,
          "largest number of jobs on one GPU, whatever their number of sessions; 1: each GPU "

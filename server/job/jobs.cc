@@ -131,7 +131,33 @@ Status Jobs::place_view(Job& job) {
   return Status();
 }
 
+size_t Jobs::places_of(const TenantId& tenant) const {
+  size_t places = 0;
+  for (const auto& [id, job] : jobs_) {
+    if (job.tenant == tenant) places += std::max<size_t>(1, job.sessions + job.observers);
+  }
+  return places;
+}
+
+Status Jobs::check_tenant(const Job* job, const JobRequest& request) {
+  const TenantId tenant = job == nullptr ? request.tenant : job->tenant;
+  const bool has_place = job != nullptr && job->sessions + job->observers == 0;
+  if (rules_.most_of_tenant == 0 || has_place) return Status();
+  const size_t places = places_of(tenant);
+  if (places < rules_.most_of_tenant) return Status();
+  const Job* idle = nullptr;
+  for (const auto& [id, other] : jobs_) {
+    if (other.tenant != tenant || !other.grant.ends || other.observers != 0) continue;
+    if (idle == nullptr || *other.grant.ends < *idle->grant.ends) idle = &other;
+  }
+  if (idle == nullptr)
+    return full("sessions and waiting jobs of this user (max-sessions-per-tenant)", places);
+  end(idle->id, "its grace time ended early: another job of its user begins");
+  return Status();
+}
+
 Result<uint64_t> Jobs::open(const bootstrap::SessionKey& key, const JobRequest& request, Time now) {
+  FARGPU_RETURN_IF_ERROR(check_tenant(nullptr, request));
   FARGPU_ASSIGN_OR_RETURN(Job* const job,
                           make(Job::Kind::kOpened, key, request, Purpose::kUse, now));
   job->connected = true;
@@ -168,6 +194,7 @@ Result<Job*> Jobs::find_or_make(const std::optional<bootstrap::JobTicket>& ticke
   if (job != nullptr) FARGPU_RETURN_IF_ERROR(check_wish(*job, request.placement));
   if (job != nullptr && job->placed && purpose == Purpose::kUse)
     FARGPU_RETURN_IF_ERROR(check_service(*job));
+  FARGPU_RETURN_IF_ERROR(check_tenant(job, request));
   if (job == nullptr) {
     const auto kind = ticket ? Job::Kind::kShared : Job::Kind::kLone;
     FARGPU_ASSIGN_OR_RETURN(

@@ -14,7 +14,8 @@
 // possible where it was seen, and a shared one is a view again when its grace time is over.
 //
 // The placement counts a job once on each of its GPUs, however many sessions it has; enter() limits
-// the sessions of the host.
+// the sessions of the host. What a tenant has is limited, too: its sessions, its management sessions,
+// and its jobs that have neither.
 #pragma once
 
 #include <chrono>
@@ -68,6 +69,7 @@ class Jobs {
     std::chrono::milliseconds grace{30000};
     // Bytes of a job on each GPU: the default for one that asks for none, and the cap; 0: no limit.
     uint64_t usual_memory = 0, most_memory = 0;
+    uint32_t most_of_tenant = 0;  // 0: no limit
   };
   enum class Change {
     kPlaced,    // it has its grant
@@ -80,7 +82,8 @@ class Jobs {
   Jobs(Placement& placement, IdSequence& ids, const Rules& rules, OnChange on_change = nullptr)
       : placement_(placement), ids_(ids), rules_(rules), on_change_(std::move(on_change)) {}
 
-  // A connection opens a job, and keeps it until release(). The errors of Placement::place().
+  // A connection opens a job, and keeps it until release(). The errors of Placement::place(); and
+  // here and below kNoCapacity: the tenant has what it may have.
   Result<uint64_t> open(const bootstrap::SessionKey& key, const JobRequest& request, Time now);
   // An unknown job is nothing; likewise below.
   void release(uint64_t job);
@@ -128,6 +131,10 @@ class Jobs {
   Result<Job*> make(Job::Kind kind, const bootstrap::SessionKey& key, const JobRequest& request,
                     Purpose purpose, Time now);
   Result<Grant> place(uint64_t job, const PlacementRequest& request);
+  // One place more in `job`, or in a job that is to be made (null). Of the tenant's jobs in their
+  // grace time the one that ends first gives way.
+  Status check_tenant(const Job* job, const JobRequest& request);
+  size_t places_of(const TenantId& tenant) const;
   void tell(const Job& job, Change change, const char* why = "");
   void end(uint64_t job, const char* why);
 

@@ -29,10 +29,11 @@ JobRequest wish(uint32_t gpus = 0, uint64_t memory = 0, std::vector<std::string>
 
 class JobsTest : public ::testing::Test {
  protected:
-  explicit JobsTest(PlacementLimits limits = {.max_sessions = 8, .max_sessions_per_gpu = 4})
+  explicit JobsTest(PlacementLimits limits = {.max_sessions = 8, .max_sessions_per_gpu = 4},
+                    uint32_t of_tenant = 0)
       : host_({{"GPU-aaaa1111", "first", 8 * kGiB, {}}, {"GPU-bbbb2222", "second", 8 * kGiB, {}}},
               limits),
-        jobs_(host_, ids_, {limits.max_sessions, seconds(30)},
+        jobs_(host_, ids_, {limits.max_sessions, seconds(30), 0, 0, of_tenant},
               [this](const Job& job, Jobs::Change change, const char*) {
                 if (change == Jobs::Change::kEnded) ended_.push_back(job.id);
                 if (change == Jobs::Change::kMoved) moved_.push_back(job.id);
@@ -366,6 +367,46 @@ TEST_F(LimitedJobsTest, AJobCountsOnceOnAGpuAndItsSessionsOnTheHost) {
   jobs_.leave({ticket.id, 1}, kStart);
   EXPECT_EQ(refusal(std::nullopt), StatusCode::kNoCapacity);  // the GPUs are the job's
   enter(ticket);
+}
+
+class TenantsTest : public JobsTest {
+ protected:
+  TenantsTest() : JobsTest({.max_sessions = 8, .max_sessions_per_gpu = 8}, 3) {}
+  static JobRequest of(const char* tenant) {
+    JobRequest request = wish();
+    request.tenant = {tenant};
+    return request;
+  }
+};
+
+TEST_F(TenantsTest, JobsWithoutASessionAndManagementSessionsCount) {
+  const uint64_t first = open(of("a"), 1);
+  (void)open(of("a"), 2);
+  const uint64_t looked_at = look_at(std::nullopt, of("a"));
+  EXPECT_EQ(jobs_.open(key(3), of("a"), kStart).status().code(), StatusCode::kNoCapacity);
+  EXPECT_EQ(jobs_.look_at(std::nullopt, of("a"), kStart).status().code(), StatusCode::kNoCapacity);
+  EXPECT_EQ(refusal(std::nullopt, of("a")), StatusCode::kNoCapacity);
+  // A job's first session has its place, a second one has none.
+  const JobTicket ticket{first, key(1)};
+  (void)enter(ticket, of("a"));
+  EXPECT_EQ(refusal(ticket, of("a")), StatusCode::kNoCapacity);
+  // Who shows the key of another one's job has a place of that one.
+  EXPECT_EQ(refusal(ticket, of("b")), StatusCode::kNoCapacity);
+  (void)enter(std::nullopt, of("b"));
+  jobs_.look_away(looked_at, kStart);
+  (void)enter(ticket, of("a"));
+}
+
+TEST_F(TenantsTest, TheTenantsJobsInTheirGraceTimeGiveWay) {
+  for (const int number : {1, 2, 3})
+    jobs_.leave(enter(JobTicket{0, key(number)}, of("a"), kStart + seconds(number)),
+                kStart + seconds(number));
+  jobs_.leave(enter(JobTicket{0, key(4)}, of("b")), kStart);
+  (void)enter(std::nullopt, of("a"));
+  ASSERT_EQ(ended_.size(), 1u);
+  EXPECT_EQ(refusal(JobTicket{0, key(2)}, of("a")), StatusCode::kOk);
+  EXPECT_EQ(refusal(JobTicket{0, key(3)}, of("a")), StatusCode::kOk);
+  EXPECT_EQ(refusal(std::nullopt, of("a")), StatusCode::kNoCapacity);
 }
 
 }  // namespace
