@@ -44,7 +44,7 @@ Daemon::Impl::Impl(DaemonConfig c, std::string worker, Launcher& l, RuntimeFolde
       placement(inventory.units, config.placement),
       keeper(loop, placement, ids,
              {config.placement.max_sessions, config.job_grace, config.memory_per_job,
-              config.max_memory_per_job},
+              config.max_memory_per_job, config.max_sessions_per_tenant},
              [this](uint64_t job) { sessions.end_management(job); }),
       ahead(loop, launcher,
             {config.workers_ahead,
@@ -97,8 +97,10 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
                   : "a token file is set");
   }
   // Each connection reads the files again; this check reports mistakes at the start.
-  if (!config.tls_cert.empty())
+  if (!config.tls_cert.empty()) {
+    FARGPU_RETURN_IF_ERROR(check_secret_file("TLS key", config.tls_key));
     FARGPU_RETURN_IF_ERROR(tls::TlsContext::server(config.tls_cert, config.tls_key).status());
+  }
   FARGPU_ASSIGN_OR_RETURN(Inventory inventory, probe(launcher, worker_program, config.driver,
                                                      driver_environment(config)));
   log::info("event=driver path={} version={}", inventory.driver_path, inventory.driver_version);

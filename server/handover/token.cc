@@ -9,14 +9,24 @@
 
 namespace fargpu::server {
 
-Result<std::string> read_token_file(const std::string& path) {
-  const auto wrong = [&path](const std::string& what) {
-    return Status(StatusCode::kInvalidArgument, fmt::format("token file {}: {}", path, what));
+Status check_secret_file(const std::string& what, const std::string& path) {
+  const auto wrong = [&](const std::string& why) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("{} {}: {}", what, path, why));
   };
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return wrong(std::strerror(errno));
   if (S_ISDIR(about.st_mode)) return wrong(std::strerror(EISDIR));
   if ((about.st_mode & S_IROTH) != 0) return wrong("everybody can read it; use `chmod 600`");
+  if ((about.st_mode & S_IWOTH) != 0) return wrong("everybody can change it; use `chmod 600`");
+  if ((about.st_mode & S_IWGRP) != 0) return wrong("its group can change it; use `chmod 640`");
+  return Status();
+}
+
+Result<std::string> read_token_file(const std::string& path) {
+  FARGPU_RETURN_IF_ERROR(check_secret_file("token file", path));
+  const auto wrong = [&path](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("token file {}: {}", path, what));
+  };
   std::ifstream file(path);
   if (!file) return wrong(std::strerror(errno));
   std::string line;
@@ -24,6 +34,8 @@ Result<std::string> read_token_file(const std::string& path) {
   const size_t first = line.find_first_not_of(" \t\r");
   if (first == std::string::npos) return wrong("its first line is empty");
   line = line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+  if (line.size() < 8)
+    return wrong("the token has fewer than 8 characters; `openssl rand -hex 32` makes a good one");
   if (line.size() > 4096) return wrong("the token is longer than 4096 bytes");
   return line;
 }

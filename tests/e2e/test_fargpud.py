@@ -70,13 +70,17 @@ class Fargpud(unittest.TestCase):
         for path, why in ((self.folder, "Is a directory"), (self.folder / "none", "No such file")):
             self.fails(USAGE, [str(path), why], "--token-file", path)
         self.fails(USAGE, ["it is empty"], "--token-file", self.file("empty", ""))
+        for mode, who in ((0o620, "its group"), (0o604, "everybody")):
+            key = self.file("key.pem", "no key yet", mode)
+            files = ("--tls-cert", key, "--tls-key", key)
+            self.fails(USAGE, [f"TLS key {key}", who], *files)
         missing = str(self.folder / "none.pem")
         files = ("--tls-cert", missing, "--tls-key", missing)
         self.fails(USAGE, [missing, "No such file or directory"], *files)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root becomes another user")
     def test_a_token_of_another_user(self):
-        token = self.file("token", "a token\n")
+        token = self.file("token", "a long token\n")
         self.fails(USAGE, [str(token), "Permission denied"], "--token-file", token, user=NOBODY)
 
     def test_an_address_for_others_without_a_token(self):
@@ -84,7 +88,7 @@ class Fargpud(unittest.TestCase):
             lines = [line for line in daemon.log_text().splitlines() if "open-to-everybody" in line]
             self.assertEqual(len(lines), 1, lines)
             self.assertRegex(lines[0], r"warning .*address=0\.0\.0\.0:0 .*--token-file")
-        token = self.file("token", "a token\n")
+        token = self.file("token", "a long token\n")
         with testing.Daemon("--listen", "0.0.0.0:0", "--token-file", token) as daemon:
             self.assertNotIn("open-to-everybody", daemon.log_text())
 

@@ -207,7 +207,7 @@ class Surroundings(unittest.TestCase):
 
     def test_relative_paths(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
-        (folder / "token").write_text("a token\n")
+        (folder / "token").write_text("a long token\n")
         token = folder / "token"
         token.chmod(0o600)
         with testing.Daemon("--token-file", token, "--listen", folder / "s.sock") as daemon:
@@ -252,7 +252,7 @@ class Surroundings(unittest.TestCase):
     def test_another_user_and_root(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
         token = folder / "token"
-        token.write_text("a token\n")
+        token.write_text("a long token\n")
         token.chmod(0o600)
         empty = folder / "empty"
         empty.mkdir()
@@ -333,7 +333,7 @@ class Surroundings(unittest.TestCase):
         """2 would be a wrong argument; nvmlInit has none."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="fargpu-test-"))
         token = folder / "token"
-        token.write_text("a token\n")
+        token.write_text("a long token\n")
         token.chmod(0o600)
         program = (
             "import ctypes, os, sys\n"

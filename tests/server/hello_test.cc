@@ -189,18 +189,29 @@ class TokenFile : public ::testing::Test {
 };
 
 TEST_F(TokenFile, FirstLineWithoutBlanks) {
-  const auto token = read_token_file(write("  abc \nsecond\n", 0600));
+  const auto token = read_token_file(write("  abcdefgh \nsecond\n", 0600));
   ASSERT_TRUE(token.ok());
-  EXPECT_EQ(*token, "abc");
+  EXPECT_EQ(*token, "abcdefgh");
 }
 
-TEST_F(TokenFile, RefusesEmptyMissingLongAndPublicFiles) {
+TEST_F(TokenFile, RefusesEmptyMissingShortAndLongOnes) {
   EXPECT_FALSE(read_token_file(write("", 0600)).ok());
   EXPECT_FALSE(read_token_file(write(" \n", 0600)).ok());
   EXPECT_FALSE(read_token_file(write(std::string(5000, 'x'), 0600)).ok());
-  EXPECT_THAT(read_token_file(write("abc\n", 0644)).status().message(), HasSubstr("chmod 600"));
+  EXPECT_THAT(read_token_file(write(" abcdefg \n", 0600)).status().message(),
+              HasSubstr("fewer than 8"));
   EXPECT_THAT(read_token_file("/nonexistent/token").status().message(),
               HasSubstr("/nonexistent/token"));
+}
+
+TEST_F(TokenFile, IsASecret) {
+  for (const mode_t good : {0400, 0600, 0640, 0440, 0700}) {
+    EXPECT_TRUE(read_token_file(write("abcdefgh\n", good)).ok()) << good;
+  }
+  for (const mode_t bad : {0644, 0604, 0602, 0660, 0620, 0666}) {
+    EXPECT_THAT(read_token_file(write("abcdefgh\n", bad)).status().message(), HasSubstr("chmod 6"))
+        << bad;
+  }
 }
 
 }  // namespace
