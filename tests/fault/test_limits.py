@@ -87,6 +87,15 @@ class Limits(unittest.TestCase):
                 lambda: daemon.run(program(), "init").returncode == 0, "the first job ended"
             )
 
+    def test_limit_of_a_tenant(self):
+        with testing.Daemon("--max-sessions-per-tenant", "1") as daemon:
+            first = daemon.start(program(), stdin=-1)
+            self.assertEqual(first.stdout.readline(), "ready\n")
+            done = daemon.run(program(), "init")
+            self.assertEqual(done.returncode, 75, done.stderr)
+            self.assertIn("max-sessions-per-tenant", done.stderr)
+            first.communicate(timeout=testing.LIMIT)
+
     def test_memory_limit(self):
         with testing.Daemon("--sim-memory", "256M") as daemon:
             for flags, code in (((), 2), (("--no-check",), 4)):
