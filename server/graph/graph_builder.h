@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,13 +18,13 @@
 namespace fargpu::server {
 
 class GraphBase;
-class MemoryAccount;
 
-// The parts of the session that the nodes of a graph need. References, which outlive the graphs.
+// The parts of the session that the nodes of a graph need, which outlive the graphs.
 struct GraphParts {
   const Core& core;
   const ParameterLayouts& parameter_layouts;
-  MemoryAccount& memory;
+  // Before a kernel with so many bytes of local memory for each thread: OUT_OF_MEMORY.
+  std::function<CUresult(uint64_t)> use_local;
   EventWaits& event_waits;
   HostGate& host_gate;
 };

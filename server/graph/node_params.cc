@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "schema/support/cuda_rules.h"
-#include "server/memory/memory_account.h"
 
 namespace fargpu::server {
 namespace {
@@ -34,7 +33,7 @@ CUresult KernelParams::take(const GraphParts& parts, CUcontext context,
   }
   const KnownKernel* const layout = parts.parameter_layouts.find(id);
   if (result == CUDA_SUCCESS && layout != nullptr)
-    result = parts.memory.use_local(layout->local_bytes);
+    result = parts.use_local(layout->local_bytes);
   params_.gridDimX = kernel.getGridX();
   params_.gridDimY = kernel.getGridY();
   params_.gridDimZ = kernel.getGridZ();

@@ -14,8 +14,8 @@
 // possible where it was seen, and a shared one is a view again when its grace time is over.
 //
 // The placement counts a job once on each of its GPUs, however many sessions it has; enter() limits
-// the sessions of the host. What a tenant has is limited, too: sessions, management sessions, and jobs
-// that have neither.
+// the sessions of the host. What a tenant has is limited, too: sessions, management sessions, and
+// jobs that have neither.
 #pragma once
 
 #include <chrono>

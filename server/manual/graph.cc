@@ -58,7 +58,9 @@ class Gathered {
 };
 
 GraphParts parts_of(SessionParts& parts) {
-  return {parts.core, parts.parameter_layouts, parts.memory, parts.event_waits, parts.host_gate};
+  return {parts.core, parts.parameter_layouts,
+          [&memory = parts.memory](uint64_t bytes) { return memory.use_local(bytes); },
+          parts.event_waits, parts.host_gate};
 }
 
 // nullptr: there is none with this id.
