@@ -1,0 +1,224 @@
+"""A proxy between programs and a daemon that changes some of the frames on their way: the requests
+of a client, or the answers of a server."""
+
+import collections
+import socket
+import struct
+import threading
+
+import fargpu_testing as testing
+from calls import EDGES
+
+SLOTS = 2000  # from here on: ids that the client does not use
+KNOWN_CONTEXTS = (0, 1, 2, 3, 16, 1024, 65535)
+
+
+def field_places(layouts, kind, body):
+    """(name, first byte, bytes) of the numbers that this body has of a struct."""
+    if kind not in layouts.structs or len(body) < 8:
+        return []
+    word, words, _ = struct.unpack_from("<iHH", body)
+    start, size = 8 + (word >> 2) * 8, words * 8
+    if word & 3 or start < 8 or start + size > len(body):
+        return []
+    return [
+        (name, start + first // 8, (end - first) // 8)
+        for name, (_, first, end, pointer) in layouts.structs[kind][2].items()
+        if pointer is None and end - first >= 8 and end // 8 <= size
+    ]
+
+
+class Changes:
+    """Changes of the frames of one direction of a session."""
+
+    def __init__(self, calls, random, kind):
+        self.calls, self.random, self.kind = calls, random, kind
+        self.seen = collections.defaultdict(lambda: collections.deque(maxlen=64))
+
+    def places(self, header, body, form=True):
+        """Where its numbers are; without `form`, not those that other parts of it must fit."""
+        function = self.calls.of_opcode.get(header[1])
+        found = field_places(self.calls.layouts, function and getattr(function, self.kind), body)
+        return (
+            found if form else [place for place in found if place[0] not in self.formal(function)]
+        )
+
+    @staticmethod
+    def formal(function):
+        fields = [f for f in (*function.request_fields, function.bulk_in) if f]
+        return {f.length or f.count for f in fields} | {f.name for f in fields if f.creates}
+
+    def look_at(self, header, body):
+        for name, first, size in self.places(header, body):
+            self.seen[name, size].append(body[first : first + size])
+
+    def values(self, header, body):
+        """This body with other values of one or two fields."""
+        body, places = bytearray(body), self.places(header, body, form=False)
+        for name, first, size in self.random.sample(places, min(len(places), 2)):
+            if self.random.random() < 0.6:
+                body[first : first + size] = self.value(name, size, body[first : first + size])
+        return body
+
+    def of(self, header, body, bulk):
+        """The frames to send in place of this one."""
+        random, places = self.random, self.places(header, body)
+        header, body, repeated = list(header), bytearray(body), 1
+        way = random.random()
+        if places and way < 0.8:
+            for name, first, size in random.sample(places, min(len(places), random.choice((1, 2)))):
+                body[first : first + size] = self.value(name, size, body[first : first + size])
+        elif body and way < 0.85:
+            body[random.randrange(len(body))] ^= 1 << random.randrange(8)
+        elif way < 0.87:
+            body = body[: 8 * random.randrange(len(body) // 8 + 1)] + bytes(random.choice((0, 8)))
+        elif way < 0.9:
+            bulk = random.choice((b"", bulk[: len(bulk) // 2], bulk + bytes(7)))
+        elif way < 0.95:
+            header[3] = random.choice(KNOWN_CONTEXTS)
+        elif way < 0.96:
+            header[7] = random.choice((0, 1, 2, 600, 999, -1))
+        elif way < 0.98:
+            header[1] = random.choice(list(self.calls.of_opcode))
+        elif not header[2] & testing.WANT_REPLY:
+            repeated = random.choice((0, 2))
+        header[5], header[6] = len(body), len(bulk)
+        return [(header, bytes(body), bulk)] * repeated
+
+    def value(self, name, size, old):
+        """An edge, what this field had in another call, or nearly what it has."""
+        way = self.random.random()
+        if way < 0.4:
+            return self.random.choice(self.seen[name, size] or [old])
+        if way < 0.8:
+            number = self.random.choice(EDGES)
+        else:
+            number = int.from_bytes(old, "little") + self.random.choice(
+                (-1, 1, 8, 1 << 26, 1 << 50)
+            )
+        return (number % (1 << 8 * size)).to_bytes(size, "little")
+
+
+class Proxy:
+    """Listens on a free port for programs of a daemon; as a context manager. `requests`, `answers`:
+    the share of frames that are changed. `more`: the share of requests before which changed copies
+    of them are sent; the client does not see their answers."""
+
+    def __init__(self, daemon, calls, random, requests=0.0, answers=0.0, more=0.0):
+        self.daemon, self.calls, self.random = daemon, calls, random
+        self.requests, self.answers, self.more = requests, answers, more
+        self.succeeded, self.refused = collections.Counter(), collections.Counter()
+        self.changed = 0
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def _accept(self):
+        try:
+            while True:
+                client = self.listener.accept()[0]
+                threading.Thread(target=self._connection, args=(client,), daemon=True).start()
+        except OSError:
+            pass
+
+    def _connection(self, client):
+        try:
+            server = self.daemon.connect()
+        except OSError:
+            client.close()
+            return
+        for end in (client, server):
+            end.settimeout(None)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        session = _Session(self, client, server)
+        answers = threading.Thread(target=session.guarded, args=(session.to_client,), daemon=True)
+        answers.start()
+        session.guarded(session.to_server)
+        answers.join()
+        client.close()
+        server.close()
+        session.count()
+
+
+class _Session:
+    OURS = 1 << 30  # from here on: sequence numbers of requests that the client does not know
+
+    def __init__(self, proxy, client, server):
+        self.proxy, self.client, self.server = proxy, client, server
+        self.sent, self.failed, self.last = {}, set(), self.OURS
+        self.requests = Changes(proxy.calls, proxy.random, "params_type")
+        self.answers = Changes(proxy.calls, proxy.random, "results_type")
+
+    def guarded(self, work):
+        try:
+            work()
+        except (OSError, EOFError, AssertionError):
+            pass
+        for end in (self.client, self.server):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def to_server(self):
+        random, calls = self.proxy.random, self.proxy.calls
+        while True:
+            header, body, bulk = testing.receive_frame(self.client)
+            frames = [(header, body, bulk)]
+            if header[1] in calls.of_opcode:
+                self.requests.look_at(header, body)
+                self.sent[header[4]] = header[1]
+                if random.random() < self.proxy.more:
+                    frames = self.copies(random.choice((1, 2, 4, 8)), *frames[0]) + frames
+                elif random.random() < self.proxy.requests:
+                    frames = self.requests.of(header, body, bulk)
+                    self.proxy.changed += 1
+            self.send(self.server, frames)
+
+    def copies(self, count, header, body, bulk):
+        made, function = [], self.proxy.calls.of_opcode[header[1]]
+        creates = {f.name: f.creates for f in function.request_fields if f.creates}
+        for _ in range(count):
+            self.last += 1
+            header = list(header)
+            header[2], header[4] = testing.WANT_REPLY, self.last
+            self.sent[self.last] = header[1]
+            changed = self.requests.values(header, body)
+            for name, first, size in self.requests.places(header, body):
+                if creates.get(name) in self.proxy.calls.kinds:
+                    kind = self.proxy.calls.kinds[creates[name]]
+                    number = kind << 50 | self.last % (1 << 12) + SLOTS << 4
+                    changed[first : first + size] = number.to_bytes(size, "little")
+            made.append((header, bytes(changed), bulk))
+        self.proxy.changed += count
+        return made
+
+    def to_client(self):
+        while True:
+            header, body, bulk = testing.receive_frame(self.server)
+            if header[2] & testing.REPLY and header[7] != 0:
+                self.failed.add(header[4])
+            if header[2] & testing.REPLY and header[4] > self.OURS:
+                continue
+            frames = [(header, body, bulk)]
+            self.answers.look_at(header, body)
+            if self.proxy.random.random() < self.proxy.answers:
+                frames = self.answers.of(header, body, bulk)
+                self.proxy.changed += 1
+            self.send(self.client, frames)
+
+    @staticmethod
+    def send(end, frames):
+        end.sendall(b"".join(testing.HEADER.pack(*h) + body + bulk for h, body, bulk in frames))
+
+    def count(self):
+        for sequence, opcode in self.sent.items():
+            name = self.proxy.calls.of_opcode[opcode].name
+            (self.proxy.refused if sequence in self.failed else self.proxy.succeeded)[name] += 1
