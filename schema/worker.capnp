@@ -99,6 +99,7 @@ struct Start {
   clientPid @28 :Int32;           # of the client, as the daemon numbers processes; 0: not known
   hostMemoryBytes @29 :UInt64;    # of the worker for the client's bytes; 0: the usual limit
   lostClient @30 :UInt32;         # ms of silence of the client's host; 0: the system's time
+  maxPtxBytes @31 :UInt64;        # of an image that is compiled; 0: no limit
 }
 
 # What of a Start is known before there is a session.

@@ -398,6 +398,12 @@ bool is(const FatbinEntry& entry, EntryKind kind) {
   return entry.kind == static_cast<uint16_t>(kind);
 }
 
+// Whether a driver finds machine code there, and compiles nothing.
+bool is_machine_code_for(const FatbinEntry& entry, unsigned capability) {
+  return is(entry, EntryKind::kCubin) && entry.arch / 10 == capability / 10 &&
+         entry.arch <= capability;
+}
+
 bool is_code(const FatbinEntry& entry) {
   return is(entry, EntryKind::kPtx) || is(entry, EntryKind::kCubin);
 }
@@ -446,8 +452,7 @@ std::optional<uint64_t> variable_bytes(std::span<const std::byte> image, unsigne
   const auto entries = read_fatbin(image);
   if (!entries.ok()) return std::nullopt;
   const auto fits = [capability](const FatbinEntry& entry) {
-    return is(entry, EntryKind::kCubin) && entry.arch / 10 == capability / 10 &&
-           entry.arch <= capability;
+    return is_machine_code_for(entry, capability);
   };
   const bool has_code = std::ranges::any_of(*entries, fits);
   uint64_t most = 0;
@@ -460,6 +465,27 @@ std::optional<uint64_t> variable_bytes(std::span<const std::byte> image, unsigne
     most = std::max(most, *bytes);
   }
   return most;
+}
+
+uint64_t ptx_bytes(std::span<const std::byte> image, unsigned capability) {
+  uint64_t sum = 0;
+  if (const auto containers = read_prelinked(image); containers.ok() && !containers->empty()) {
+    for (const auto& container : *containers) {
+      if (__builtin_add_overflow(sum, ptx_bytes(container, capability), &sum)) return UINT64_MAX;
+    }
+    return sum;
+  }
+  const std::string_view code(reinterpret_cast<const char*>(image.data()), image.size());
+  const auto magic = load<uint32_t>(code, 0);
+  if (!magic || *magic != kFatbinMagic) return code.starts_with(kElfMagic) ? 0 : image.size();
+  const auto entries = read_fatbin(image);
+  if (!entries.ok()) return 0;
+  for (const FatbinEntry& entry : *entries) {
+    if (is_machine_code_for(entry, capability)) return 0;
+    if (is(entry, EntryKind::kPtx))
+      sum = std::max({sum, entry.uncompressed_bytes, uint64_t{entry.payload.size()}});
+  }
+  return sum;
 }
 
 }  // namespace fargpu

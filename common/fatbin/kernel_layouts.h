@@ -38,4 +38,8 @@ void read_kernel_layouts(std::span<const std::byte> image, KernelLayouts& layout
 // about as long as unpacking those.
 std::optional<uint64_t> variable_bytes(std::span<const std::byte> image, unsigned capability);
 
+// The PTX that a driver compiles to load the image on such a GPU, at most: 0 where it finds machine
+// code. As the image says; nothing is unpacked.
+uint64_t ptx_bytes(std::span<const std::byte> image, unsigned capability);
+
 }  // namespace fargpu

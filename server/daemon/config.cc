@@ -188,6 +188,7 @@ std::map<std::string, Key> keys_of(DaemonConfig& c) {
       {"memory-per-job", bytes(c.memory_per_job, 0, UINT64_MAX)},
       {"memory-per-session", bytes(c.memory_per_session, 0, UINT64_MAX)},  // an older name
       {"host-memory-per-session", bytes(c.host_memory_per_session, 0, UINT64_MAX)},
+      {"max-ptx", bytes(c.max_ptx_bytes, 0, UINT64_MAX)},
       {"max-frame", bytes(c.frame.max_body_bytes, 64u << 10, 1u << 30)},
       {"max-bulk", bytes(c.frame.max_bulk_bytes, 64u << 10, 1u << 30)},
       {"image-cache", bytes(c.image_cache_bytes, 1u << 20, UINT64_MAX)},

@@ -51,6 +51,7 @@ struct DaemonConfig {
   uint64_t memory_per_session = 0;  // an older name of max_memory_per_job
   // of the host, for the client's bytes (host_budget.h); 0: half of what there is
   uint64_t host_memory_per_session = 0;
+  uint64_t max_ptx_bytes = 64u << 20;  // of an image that is compiled; 0: no limit
   wire::FrameLimits frame{1u << 20, 4u << 20};
   uint64_t image_cache_bytes = uint64_t{4} << 30;  // of a tenant
   uint32_t image_tenants = 4;                      // that may keep images

@@ -181,6 +181,8 @@ void add_flags(CLI::App& app, DaemonConfig& c) {
   bytes("--host-memory-per-session", c.host_memory_per_session,
         "the most memory of this host that a session may have for data of its client. Default: "
         "half of this host's, or of the cgroup's");
+  bytes("--max-ptx", c.max_ptx_bytes,
+        "the most PTX of an image that a session may have compiled; 0: no limit");
   duration("--job-grace", c.job_grace,
            "how long a job without `fargpu run` keeps its GPUs after its last session, for further "
            "processes of the program, unless another job needs them");

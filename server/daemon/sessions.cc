@@ -131,6 +131,7 @@ Status Sessions::start_worker(SessionRecord& record, const NewSession& session) 
   options.driver = host_.inventory.driver_path;
   options.memory_bytes = record.memory_bytes;
   options.host_memory_bytes = config.host_memory_per_session;
+  options.max_ptx_bytes = config.max_ptx_bytes;
   options.image_folder = host_.folder.images();
   options.image_cache_bytes = config.image_cache_bytes;
   options.limits = config.frame;

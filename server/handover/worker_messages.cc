@@ -170,6 +170,7 @@ MessageBytes encode_start(const WorkerOptions& options) {
         start.setClientHost(options.client_host);
         start.setClientPid(options.client_pid);
         start.setHostMemoryBytes(options.host_memory_bytes);
+        start.setMaxPtxBytes(options.max_ptx_bytes);
         start.setLostClient(static_cast<uint32_t>(options.lost_client.count()));
       });
 }
@@ -205,6 +206,7 @@ Result<WorkerOptions> parse_start(std::span<const std::byte> body) {
         options.client_host = start.getClientHost();
         options.client_pid = start.getClientPid();
         options.host_memory_bytes = start.getHostMemoryBytes();
+        options.max_ptx_bytes = start.getMaxPtxBytes();
         options.lost_client = std::chrono::milliseconds(start.getLostClient());
         return options;
       });

@@ -42,6 +42,7 @@ struct WorkerOptions {
   std::string driver;                    // resolved path
   uint64_t memory_bytes = 0;             // per GPU, for the whole job; 0: no limit
   uint64_t host_memory_bytes = 0;        // of the worker for the client's bytes; 0: the usual limit
+  uint64_t max_ptx_bytes = 0;            // of an image; 0: no limit
   std::string image_folder;
   uint64_t image_cache_bytes = 0;
   wire::FrameLimits limits;         // limits of frames from the client

@@ -258,7 +258,7 @@ Status manual_fgModuleLoad(Worker& worker, const Request& request) {
         [later, load](const Finished& done) {
           SessionParts& parts = later.worker().parts();
           const uint16_t context = later.header().context;
-          parts.completion.off_thread_exclusive(
+          parts.completion.compile(
               context, parts.contexts.device_of(context),
               [&driver = later.worker().driver(), load] {
                 JitOptions jit = load->options;  // the driver writes the logs' sizes into it
@@ -294,8 +294,8 @@ Status manual_fgLibraryLoad(Worker& worker, const Request& request) {
     with_variables(
         later, load, 0, static_cast<size_t>(worker.parts().contexts.device_count()),
         [later, load](const Finished& done) {
-          later.worker().parts().completion.off_thread(
-              later.header().context,
+          later.worker().parts().completion.compile(
+              later.header().context, Completion::kNoDevice,
               [&driver = later.worker().driver(), load] {
                 JitOptions& jit = load->options;
                 if (driver.cuKernelGetParamInfo == nullptr) load->learn_layouts();

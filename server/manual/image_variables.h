@@ -1,11 +1,14 @@
 // The variables of images are device memory of the job. On the executor's thread.
 #pragma once
 
+#include <cstdio>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/parse.h"
 #include "common/fatbin/kernel_layouts.h"
 #include "server/manual/manual.h"
 
@@ -34,8 +37,18 @@ class Variables {
   std::vector<std::pair<size_t, uint64_t>> charged_;
 };
 
+// False: so much PTX is more than the session may have compiled, as the program's stderr says.
+inline bool may_compile(Worker& worker, uint64_t bytes) {
+  const uint64_t most = worker.parts().max_ptx_bytes;
+  if (bytes <= most) return true;
+  std::fprintf(stderr, "fargpu: %s of PTX are refused: the server compiles %s at most (max-ptx)\n",
+               format_bytes(bytes).c_str(), format_bytes(most).c_str());
+  log::warn("event=image-refused ptx={} limit={} why=max-ptx", bytes, most);
+  return false;
+}
+
 // Charges the variables on the devices from `first` up to `end`, then loads as with_memory() does:
-// `start(finished)`, then `done(result, variables)`. In a job without a limit nothing is counted,
+// `start(finished)`, then `done(result, variables)`. OUT_OF_MEMORY: there is too much PTX. In a job without a limit nothing is counted,
 // since that unpacks the image. `load` has the `image` and gets the number of `variables`.
 template <typename Load, typename Start, typename Done>
 void with_variables(const LaterReply& later, const std::shared_ptr<Load>& load, size_t first,
@@ -57,15 +70,18 @@ void with_variables(const LaterReply& later, const std::shared_ptr<Load>& load, 
         },
         [variables, done](CUresult result) { done(result, variables); });
   };
-  if (parts.memory.limit() == 0) return begin();
   int major = 0, minor = 0;
   const auto device = static_cast<CUdevice>(first);
   const DriverTable& driver = later.worker().driver();
   driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
   driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  const auto capability = static_cast<unsigned>(10 * major + minor);
+  if (!may_compile(later.worker(), ptx_bytes(load->image.bytes(), capability)))
+    return done(CUDA_ERROR_OUT_OF_MEMORY, variables);
+  if (parts.memory.limit() == 0) return begin();
   parts.completion.off_thread(
       later.header().context,
-      [load, capability = static_cast<unsigned>(10 * major + minor)] {
+      [load, capability] {
         load->variables = variable_bytes(load->image.bytes(), capability);
         return CUDA_SUCCESS;
       },

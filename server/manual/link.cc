@@ -12,6 +12,7 @@
 #include "common/host/sha256.h"
 #include "generated/server/internal_decode.h"
 #include "server/image/session_images.h"
+#include "server/manual/image_variables.h"
 #include "server/manual/manual.h"
 
 namespace fargpu::server {
@@ -26,8 +27,8 @@ void answer_off_thread(Worker& worker, const Request& request, uint16_t context,
                        Call&& call, Fill&& fill) {
   const LaterReply later(worker, request);
   const auto outcome = std::make_shared<LinkOutcome>();
-  worker.parts().completion.off_thread(
-      context,
+  worker.parts().completion.compile(
+      context, Completion::kNoDevice,
       [outcome, call = std::forward<Call>(call)] {
         *outcome = call();
         return outcome->result;
@@ -113,6 +114,8 @@ Status manual_fgLinkAdd(Worker& worker, const Request& request) {
     const std::shared_ptr<Link> link = link_of(given.state);
     Result<Image> found = worker.parts().images.find(std::as_bytes(given.hash));
     if (!found.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
+    if (type == CU_JIT_INPUT_PTX && !may_compile(worker, found->size()))
+      return answer(worker, request, CUDA_ERROR_OUT_OF_MEMORY);
     answer_off_thread<schema::FgLinkAddResults>(
         worker, request, link->context(), 0,
         [link, image = std::make_shared<const Image>(std::move(*found)),

@@ -11,6 +11,7 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
                            const SessionSetup& setup)
     : transport(transport),
       max_bulk_bytes(setup.client_limits.max_bulk_bytes),
+      max_ptx_bytes(setup.ptx_bytes != 0 ? setup.ptx_bytes : UINT64_MAX),
       responder(transport),
       output(responder, captured, printing_code, max_bulk_bytes),
       contexts(driver, setup.devices),

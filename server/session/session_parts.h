@@ -52,6 +52,7 @@ struct SessionSetup {
   ShareSetup sharing;
   EndedSessions::Source daemon;
   uint64_t host_bytes = 0;  // HostBudget; 0: the usual limit
+  uint64_t ptx_bytes = 0;   // of an image that is compiled; 0: no limit
 };
 
 struct SessionParts {
@@ -78,6 +79,7 @@ struct SessionParts {
 
   transport::Transport& transport;
   const uint64_t max_bulk_bytes;  // of one frame to the client
+  const uint64_t max_ptx_bytes;   // of an image that is compiled
   Timeline timeline;
   rpc::Responder responder;
   PrintingCode printing_code;

@@ -18,6 +18,7 @@ Completion::~Completion() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     jobs_.clear();
+    compilations_.clear();
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
@@ -181,7 +182,19 @@ void Completion::off_thread_when_idle(uint16_t context, Call call, Done done) {
   start(context, How::kWhenIdle, device_of(context), std::move(call), std::move(done));
 }
 
-void Completion::start(uint16_t context, How how, CUdevice device, Call call, Done done) {
+void Completion::compile(uint16_t context, CUdevice device, Call call, Done done) {
+  const How how = device == kNoDevice ? How::kAtOnce : How::kAlone;
+  start(context, how, device, std::move(call), std::move(done), /*compiles=*/true);
+}
+
+void Completion::queue(Job job) {
+  jobs_.push_back(std::move(job));
+  if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads)
+    threads_.emplace_back([this] { run(); });
+}
+
+void Completion::start(uint16_t context, How how, CUdevice device, Call call, Done done,
+                       bool compiles) {
   const CUcontext handle = context == 0 ? nullptr : core_.contexts.find(context);
   if (handle == nullptr && (context != 0 || !call)) {
     done(CUDA_ERROR_INVALID_CONTEXT);
@@ -189,9 +202,14 @@ void Completion::start(uint16_t context, How how, CUdevice device, Call call, Do
   }
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({handle, how, device, std::move(call), std::move(done)});
-    if (idle_threads_ < jobs_.size() && threads_.size() < kMaxThreads)
-      threads_.emplace_back([this] { run(); });
+    Job job{handle, how, device, std::move(call), std::move(done), compiles};
+    queued_ = jobs_.size() + compilations_.size();
+    if (compiles && compiling_ == kMaxCompilations) {
+      compilations_.push_back(std::move(job));
+      return;
+    }
+    compiling_ += compiles ? 1 : 0;
+    queue(std::move(job));
   }
   changed_.notify_one();
 }
@@ -210,6 +228,15 @@ void Completion::run() {
     }
     const CUresult result = execute(job);
     job.call = {};
+    if (job.compiles) {
+      std::lock_guard lock(mutex_);
+      --compiling_;
+      if (!compilations_.empty()) {
+        ++compiling_;
+        jobs_.push_back(std::move(compilations_.front()));  // for this thread, or one that is idle
+        compilations_.pop_front();
+      }
+    }
     core_.posted.post([done = std::move(job.done), result]() mutable { done(result); });
   }
 }
@@ -233,7 +260,7 @@ CUresult Completion::execute(const Job& job) {
 
 size_t Completion::calls_under_way() {
   std::lock_guard lock(mutex_);
-  return jobs_.size() + threads_.size() - idle_threads_;
+  return jobs_.size() + compilations_.size() + threads_.size() - idle_threads_;
 }
 
 void Completion::context_ended(const ContextEnd& end) {

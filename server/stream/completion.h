@@ -71,6 +71,11 @@ class Completion {
   // StreamHolds::kEveryDevice) while it holds its locks: made when the executor need not end
   // anything that blocks a stream.
   void off_thread_exclusive(uint16_t context, CUdevice device, Call call, Done done);
+  // The same for a driver that compiles, which takes a core for up to minutes: kMaxCompilations at
+  // once, the others wait for these. `device`: as in off_thread_exclusive(), or kNoDevice.
+  void compile(uint16_t context, CUdevice device, Call call, Done done);
+  static constexpr size_t kMaxCompilations = 4;
+  static constexpr CUdevice kNoDevice = -1;
   // The same after the context has become idle or failed: inside `call` the driver then has hardly
   // anything to wait for.
   void off_thread_when_idle(uint16_t context, Call call, Done done);
@@ -82,6 +87,8 @@ class Completion {
   CUresult ask(uint16_t context);
   // Driver calls that helper threads make or will make.
   size_t calls_under_way();
+  // Of these, those that waited for a thread when the last one came. On the executor's thread.
+  size_t queued() const { return queued_; }
   void context_ended(const ContextEnd& end);
 
  private:
@@ -92,6 +99,7 @@ class Completion {
     CUdevice device;  // that the call waits for; not with kAtOnce
     Call call;        // may be empty
     Done done;
+    bool compiles = false;
   };
   // `ours`: of StreamEvents, which gets it back.
   void poll(const ContextRef& context, CUevent event, bool ours, Done&& done);
@@ -104,17 +112,22 @@ class Completion {
   size_t streams_in(uint16_t context) const;
   // StreamHolds::kEveryDevice for no context.
   CUdevice device_of(uint16_t context) const;
-  void start(uint16_t context, How how, CUdevice device, Call call, Done done);
+  void start(uint16_t context, How how, CUdevice device, Call call, Done done,
+             bool compiles = false);
+  void queue(Job job);  // needs mutex_
   void run();
   CUresult execute(const Job& job);
 
   const Core core_;
   StreamHolds& holds_;
+  size_t queued_ = 0;
   size_t words_ = 0;                                            // under way
   std::unordered_map<uint16_t, std::vector<CUstream>> ending_;  // destroyed but busy, by context
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;              // guarded by mutex_
+  std::deque<Job> compilations_;      // that wait; guarded by mutex_
+  size_t compiling_ = 0;              // in jobs_ or under way; guarded by mutex_
   size_t idle_threads_ = 0;           // guarded by mutex_
   bool stopping_ = false;             // guarded by mutex_
   std::vector<std::thread> threads_;  // started when all others are busy

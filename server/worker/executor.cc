@@ -178,6 +178,8 @@ Status Executor::execute(const wire::FrameHeader& header, std::span<const std::b
     settled_ = true;
     commands_.say_settled();
   }
+  if (worker_.waits() > kMostWaits) [[unlikely]]
+    return {StatusCode::kProtocol, fmt::format("more than {} calls wait", kMostWaits)};
   if (worker_.has_work() && ++frames_since_look_ >= kFramesPerLook)
     FARGPU_RETURN_IF_ERROR(keep_budget());
   return (header.flags & wire::kWantReply) != 0 ? worker_.responder().flush() : Status();

@@ -83,6 +83,8 @@ class Executor final : public transport::FrameHandler {
   SessionStatistics& statistics_;
   Timeline& timeline_;
   static constexpr std::chrono::microseconds kBudget{200};
+  // For the driver, at once. A client has about one for each of its threads.
+  static constexpr size_t kMostWaits = 1u << 17;
   // The clock is read once per so many frames.
   static constexpr unsigned kFramesPerLook = 4;
 

@@ -51,6 +51,8 @@ class SessionWorker final : public Worker {
     return !parts_.pending.empty() || parts_.ordered_copies.outstanding() ||
            parts_.host_gate.any_to_poll();
   }
+  // How many calls wait, for the GPU or for a helper thread.
+  size_t waits() const { return std::max(parts_.pending.size(), parts_.completion.queued()); }
   // Whether poll() has anything to do now. Takes no lock, so it may miss a task that another thread
   // posts at the same time.
   bool has_work() const { return has_pending() || parts_.posted.any(); }

@@ -199,7 +199,8 @@ int run_session(const WorkerOptions& options, Result<OpenDriver> opened) {
                      &*job_memory,
                      {links->get(), {options.daemon, options.job, options.session}},
                      {kControlFd, options.daemon_version, &**orders},
-                     options.host_memory_bytes};
+                     options.host_memory_bytes,
+                     options.max_ptx_bytes};
   const Fd client = process_of(options.client_pid);
   SessionWorker worker(driver.table(), *transport, **page, output, setup);
   worker.responder().client_knows(options.client_control);

@@ -278,5 +278,47 @@ TEST(VariableBytesTest, WhatCannotBeCounted) {
     EXPECT_EQ(variables(text), UINT64_MAX - 1) << text;
 }
 
+// A fat binary's entry: 1: PTX, 2: machine code.
+std::string fat_entry(uint16_t kind, uint32_t arch, size_t bytes, uint64_t unpacked = 0) {
+  std::string entry(64 + bytes, '\0');
+  const auto put = [&entry](size_t at, auto value) {
+    std::memcpy(&entry[at], &value, sizeof value);
+  };
+  put(0, kind);
+  put(4, uint32_t{64});
+  put(8, uint64_t{bytes});
+  put(28, arch);
+  put(56, unpacked);
+  return entry;
+}
+
+uint64_t ptx_of_fatbin(const std::string& entries) {
+  const uint32_t magic = 0xBA55ED50;
+  const uint16_t version = 1, header_bytes = 16;
+  const uint64_t bytes = entries.size();
+  std::string image(16, '\0');
+  std::memcpy(&image[0], &magic, 4);
+  std::memcpy(&image[4], &version, 2);
+  std::memcpy(&image[6], &header_bytes, 2);
+  std::memcpy(&image[8], &bytes, 8);
+  image += entries;
+  return ptx_bytes(std::as_bytes(std::span(image)), 86);
+}
+
+TEST(PtxBytesTest, WhatADriverCompiles) {
+  EXPECT_EQ(ptx_of_fatbin(fat_entry(1, 80, 100)), 100u);
+  EXPECT_EQ(ptx_of_fatbin(fat_entry(1, 70, 100, 5000) + fat_entry(1, 80, 200)), 5000u);
+  // Machine code is found, or is none for this GPU.
+  for (const uint32_t arch : {80, 86})
+    EXPECT_EQ(ptx_of_fatbin(fat_entry(1, 70, 100) + fat_entry(2, arch, 100)), 0u) << arch;
+  for (const uint32_t arch : {75, 87, 90})
+    EXPECT_EQ(ptx_of_fatbin(fat_entry(1, 70, 100) + fat_entry(2, arch, 300)), 100u) << arch;
+  const std::string text = ".version 8.0\n", code =
+                                                 "\x7f"
+                                                 "ELF and more";
+  EXPECT_EQ(ptx_bytes(std::as_bytes(std::span(text)), 86), text.size());
+  EXPECT_EQ(ptx_bytes(std::as_bytes(std::span(code)), 86), 0u);
+}
+
 }  // namespace
 }  // namespace fargpu

@@ -2,6 +2,7 @@
 limits on GPUs and memory."""
 
 import concurrent.futures
+import sys
 import unittest
 
 import fargpu_testing as testing
@@ -150,7 +151,35 @@ class Sessions(unittest.TestCase):
             self.assertEqual(done.stdout.split(), ["copies:", "right"], done.stderr)
             done = daemon.run(testing.BUILD.program("large_copy"))
             self.assertIn("cudaErrorMemoryAllocation", done.stderr)
-            self.assertNotIn("event=session-broken", daemon.log_text())
+            log = daemon.log_text()
+            self.assertNotIn("event=session-broken", log)
+            # The operator is told once for each session.
+            refused = [line for line in log.splitlines() if "event=host-memory-refused" in line]
+            self.assertEqual(len(refused), 1, log)
+            self.assertIn(f"limit={32 << 20} why=host-memory-per-session", refused[0])
+
+    @testing.not_with_an_older_release("it has no such limit")
+    def test_ptx_beyond_the_limit(self):
+        program = (
+            "import ctypes\n"
+            "cuda = ctypes.CDLL('libcuda.so.1')\n"
+            "context, module, link = (ctypes.c_void_p() for _ in range(3))\n"
+            "assert cuda.cuInit(0) == 0\n"
+            "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+            "assert cuda.cuCtxSetCurrent(context) == 0\n"
+            "assert cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(link)) == 0\n"
+            "for bytes in (60000, 70000):\n"
+            "    head = b'.version 7.0\\n.target sm_75\\n.address_size 64\\n'\n"
+            "    ptx = (head + b'.visible .entry k() { ret; }').ljust(bytes) + b'\\0'\n"
+            "    loaded = cuda.cuModuleLoadData(ctypes.byref(module), ptx)\n"
+            "    added = cuda.cuLinkAddData_v2(link, 1, ptx, len(ptx), b'k', 0, None, None)\n"
+            "    print(loaded, added)\n"
+        )
+        with testing.Daemon("--max-ptx", "64K") as daemon:
+            done = daemon.run(sys.executable, "-c", program)
+            self.assertEqual(done.stdout.splitlines(), ["0 0", "2 2"], done.stderr)
+            self.assertIn("the server compiles 64.0 KiB at most (max-ptx)", done.stderr)
+            self.assertIn("limit=65536 why=max-ptx", daemon.log_text())
 
     def test_wanted_devices(self):
         program = testing.BUILD.program("memory_report")

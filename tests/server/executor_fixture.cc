@@ -161,6 +161,10 @@ DriverTable FakeDriver::table() {
     return noted("cuDevicePrimaryCtxRetain");
   };
   t.cuDevicePrimaryCtxRelease_v2 = [](CUdevice) { return noted("cuDevicePrimaryCtxRelease"); };
+  t.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
+    *value = 9;
+    return CUDA_SUCCESS;
+  };
   t.cuMemAlloc_v2 = [](CUdeviceptr* pointer, size_t bytes) {
     *pointer = 0x7000;
     return noted("cuMemAlloc " + std::to_string(bytes));

@@ -1,4 +1,5 @@
 // Loads and unloads of modules: the driver takes its time for them, on helper threads.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/host/sha256.h"
@@ -30,10 +31,10 @@ class Loading : public ExecutorTest {
              wire::kWantReply, 1, std::as_bytes(std::span(image))),
         CUDA_SUCCESS);
   }
-  uint32_t load() {
+  uint32_t load(uint64_t serial = 1) {
     return send<schema::FgModuleLoadParams>(schema::op_fgModuleLoad, [&](auto p) {
       p.setHash(key());
-      p.setModule(kId);
+      p.setModule(rpc::make_handle(rpc::HandleKind::kModule, serial));
     });
   }
   CUresult outcome() {
@@ -86,6 +87,40 @@ TEST_F(Loading, LoadsAndUnloadsHoldUpNobody) {
   driver().open("cuModuleUnload");
   expect_answer(unloading, CUDA_SUCCESS);
   expect_answer(unload(), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(Loading, FewCompileAtATime) {
+  start();
+  enter();
+  driver().shut(kDriverLoad);
+  for (uint64_t serial = 1; serial <= Completion::kMaxCompilations + 2; ++serial) {
+    put_image();
+    load(serial);
+  }
+  const auto compiling = [] { return driver().count(kDriverLoad); };
+  ASSERT_TRUE(eventually([&] { return compiling() == Completion::kMaxCompilations; }));
+  // Others do not wait for these.
+  expect_answer(send(schema::op_cuCtxSynchronize), CUDA_SUCCESS);
+  expect_silence();
+  EXPECT_EQ(compiling(), Completion::kMaxCompilations);
+  driver().open(kDriverLoad);
+  for (size_t i = 0; i < Completion::kMaxCompilations + 2; ++i) EXPECT_EQ(outcome(), CUDA_SUCCESS);
+}
+
+TEST_F(Loading, CallsWithoutNumberThatWaitEndTheSession) {
+  start();
+  enter();
+  put_image();
+  load();
+  ASSERT_EQ(outcome(), CUDA_SUCCESS);
+  driver().shut("cuModuleUnload");
+  // Each thread has one, and the last call is one too many.
+  constexpr size_t kMost = 1u << 17;
+  for (size_t i = 0; i < kMost + Completion::kMaxThreads + 2; ++i) unload();
+  const Status status = end();
+  driver().open("cuModuleUnload");
+  EXPECT_EQ(status.code(), StatusCode::kProtocol);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("131072 calls wait"));
 }
 
 // As with a function that the driver loads only now, and cannot.
