@@ -30,6 +30,7 @@ CUresult record_at(CUevent handle, CUstream stream_handle, const Position& posit
 
 void note_record(Event& event) {
   if (!event.recorded.load(std::memory_order_relaxed)) event.recorded = true;
+  event.functions.set(FunctionsAhead::kAll);
   if (!any_event()) [[likely]]
     return;
   const std::lock_guard lock(all().mutex);

@@ -61,8 +61,8 @@ void invalidate(CUstream stream);
 // An event of a captured stream: recorded there, or by a node whose edges these are.
 CUresult record(CUevent event, CUstream stream);
 CUresult record_at(CUevent event, CUstream stream, const Position& position);
-// It has been recorded where nothing is captured: it has no place in a capture any more. By its
-// handle: does nothing if there is no such event.
+// It has been recorded where nothing is captured, behind whatever functions: it has no place in a
+// capture any more. By its handle: does nothing if there is no such event.
 void note_record(Event& event);
 void note_record(CUevent event);
 // A captured stream waits.

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "client/object/object.h"
+#include "client/stream/functions_ahead.h"
 #include "client/stream/stream_state.h"
 
 namespace fargpu::client {
@@ -29,6 +30,7 @@ struct Event final : Object {
   // Other processes may have it: what is done with it is done when the call returns, because they
   // may be told.
   std::atomic<bool> interprocess{false};
+  FunctionsAhead functions;  // before what it was last recorded behind
   // In a captured stream; null: not there. Guarded by the mutex of captures.
   std::shared_ptr<const CapturedPlace> place;
 };

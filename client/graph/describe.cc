@@ -368,6 +368,7 @@ class Describer {
         if (found->interprocess.load(std::memory_order_relaxed)) description_.interprocess = true;
         if (params.type() == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
           builder.setWaitEvent(event);
+          description_.waits = true;
           return CUDA_SUCCESS;
         }
         builder.setRecordEvent(event);

@@ -66,6 +66,7 @@ struct Description {
   std::vector<CUdeviceptr> awaited;            // addresses of words that it waits for
   std::vector<RecordedEvent> recorded;
   bool interprocess = false;  // it has an event of other processes
+  bool waits = false;         // it waits for an event
 
   // The node at a place that the server names; nullptr: none of the application's.
   CUgraphNode node_at(uint32_t place) const;

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "client/entry/function_order.h"
 #include "client/entry/streams.h"
 #include "client/graph/copy_change.h"
 #include "client/graph/queue_places.h"
@@ -263,6 +264,8 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
   std::vector<unsigned long long> ids;
   if (!functions.empty()) {
     ids = functions_of(session).add_all(std::move(functions));
+    put_behind(session, stream, ids.back());
+    exec.functions.follow(ids.back());
     session.channel().await_notices();
   }
   const CUresult result = submit_functions(
@@ -308,6 +311,12 @@ CUresult send_in_turn(GraphExec& exec, const CallTarget& target, CUstream stream
                                                 : send_plain_launch(exec, target, stream);
   if (result == CUDA_SUCCESS) exec.last = {resolved.id, context};
   return result;
+}
+
+// Launches run one after the other.
+void note_order(GraphExec& exec, Session& session, CUstream stream) {
+  if (exec.waits.load(std::memory_order_relaxed)) put_behind(session, stream, FunctionsAhead::kAll);
+  launch_behind(session, stream, exec.functions);
 }
 
 wire::PreparedBody prepare_launch(uint64_t exec) {
@@ -411,6 +420,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
                                     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
   made->launch = prepare_launch(id);
   made->interprocess = description.interprocess;
+  made->waits = description.waits;
   note_recorded(*made, description.recorded);
   made->places = places;
   made->nodes = std::move(description.nodes);
@@ -485,6 +495,7 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
   take_host_calls(exec, std::move(description.host_calls));
   exec.awaited = std::move(description.awaited);
   if (description.interprocess) exec.interprocess = true;
+  if (description.waits) exec.waits = true;
   exec.recorded.clear();
   note_recorded(exec, description.recorded);
   exec.may_be_refused = may_be_refused;
@@ -536,6 +547,7 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
   if (placed.given != nullptr) placed.given = description.nodes.begin()->second.given;
   if (params.type() == CU_GRAPH_NODE_TYPE_GRAPH) take_nodes(exec, placed.place, description);
   if (description.interprocess) exec.interprocess = true;
+  if (description.waits) exec.waits = true;
   if (params.type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
     std::erase_if(exec.recorded, [node](const RecordedEvent& old) { return old.node == node; });
     for (RecordedEvent& recorded : description.recorded) recorded.node = node;
@@ -609,6 +621,7 @@ CUresult launch(GraphExec& exec, CUstream stream) {
   if (result == CUDA_SUCCESS && exec.places > 1)
     result = take_places(target.session, exec.places, stream);
   if (result != CUDA_SUCCESS) return result;
+  note_order(exec, target.session, stream);
   result = exec.in_turn.load(std::memory_order_acquire) ? send_in_turn(exec, target, stream)
                                                         : send_plain_launch(exec, target, stream);
   if (result == CUDA_SUCCESS &&
@@ -624,6 +637,7 @@ CUresult upload(GraphExec& exec, CUstream stream) {
   const CallTarget target = CallTarget::of(stream);
   if (exec.session != &target.session) return CUDA_ERROR_INVALID_HANDLE;
   const unsigned needs = Submission::kQueuePlace | passing(exec);
+  note_order(exec, target.session, stream);
   return submit(target.session, target.context, stream, needs, [&](uint64_t id) {
     return wire::fgGraphUpload(target.session, target.context, exec.id, id);
   });

@@ -48,6 +48,9 @@ struct GraphExec final : Object {
   std::atomic<bool> may_be_refused{false};  // a launch waits for the driver's answer
   // A launch records an event of other processes, or waits for one, or did so before an update.
   std::atomic<bool> interprocess{false};
+  // A launch waits for an event, or did so before an update.
+  std::atomic<bool> waits{false};
+  FunctionsAhead functions;  // before its launches
   // A launch records the events below.
   std::atomic<bool> records{false};
   wire::PreparedBody launch;  // the message of a launch without host calls, but for the stream

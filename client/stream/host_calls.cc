@@ -21,7 +21,8 @@ std::vector<unsigned long long> HostCalls::add_all(std::vector<HostFunction> fun
 }
 
 uint64_t HostCalls::enter(const HostFunction& function) {
-  const uint64_t id = next_id_++;
+  const uint64_t id = last() + 1;
+  last_id_.store(id, std::memory_order_release);
   waiting_.emplace(id, function);
   if (functions_++ == 0) observers_.add(Observers::kHostFunctions);
   one_more(function.device);
@@ -81,6 +82,7 @@ HostCalls::Due HostCalls::next() {
   ready_.wait(lock, [this] { return !due_.empty(); });
   Due next = std::move(due_.front());
   due_.pop_front();
+  running_ = next.id;
   return next;
 }
 
@@ -95,7 +97,16 @@ void HostCalls::run(const Due& due) {
 
 void HostCalls::ended(const Due& due) {
   std::lock_guard lock(mutex_);
+  running_ = 0;
   one_function_less(due.function.device);
+}
+
+bool HostCalls::any_up_to(uint64_t id) {
+  id = std::max(id, followed_by_all_.last());
+  std::lock_guard lock(mutex_);
+  return (!waiting_.empty() && waiting_.begin()->first <= id) ||
+         (running_ != 0 && running_ <= id) ||
+         std::any_of(due_.begin(), due_.end(), [id](const Due& due) { return due.id <= id; });
 }
 
 void HostCalls::one_more(uint16_t device) {

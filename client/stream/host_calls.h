@@ -21,6 +21,7 @@
 #include <mutex>
 #include <vector>
 
+#include "client/stream/functions_ahead.h"
 #include "client/stream/observers.h"
 
 namespace fargpu::client {
@@ -105,6 +106,13 @@ class HostCalls {
   // Bounds the wait of add(): an earlier function may wait for the new one, and the load waits for
   // the earlier function.
   static constexpr std::chrono::seconds kLongestGate{2};
+  // The id of the last function that was added; 0: none yet.
+  uint64_t last() const { return last_id_.load(std::memory_order_acquire); }
+  // Whether a function up to this id, or up to the last one before everything_follows(), has not
+  // been reported as returned.
+  bool any_up_to(uint64_t id);
+  // Work of any stream may come behind the functions there are: which does is not known.
+  void everything_follows() { followed_by_all_.follow(last()); }
   // How often outstanding() has become true.
   uint64_t period() const { return period_.load(std::memory_order_acquire); }
   // True on the thread that runs the functions: CUDA calls are not permitted there.
@@ -131,7 +139,9 @@ class HostCalls {
   std::atomic<bool> joined_{false};
   std::map<uint64_t, HostFunction> waiting_;
   std::deque<Due> due_;
-  uint64_t next_id_ = 1;
+  std::atomic<uint64_t> last_id_{0};
+  FunctionsAhead followed_by_all_;
+  uint64_t running_ = 0;  // the id of what next() has given, until ended()
   bool lost_ = false;
   uint64_t waited_in_vain_ = 0;  // the period
   size_t outstanding_ = 0, functions_ = 0;

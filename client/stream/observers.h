@@ -15,7 +15,8 @@ class Observers {
  public:
   using Set = uint64_t;
   enum Observer : Set {
-    // Functions of the application are in streams, run, or have not been reported as returned.
+    // Functions of the application are in streams, run, or have not been reported as returned. Of
+    // a copy: those that its stream may come behind (client/entry/function_order.h).
     // Owner: HostCalls, as of the next one.
     kHostFunctions = 1 << 0,
     // The same, or something else of this process holds, or may hold, a stream.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "client/stream/functions_ahead.h"
 #include "client/stream/host_turns.h"
 #include "client/stream/queue_limit.h"
 #include "client/stream/stream_queue.h"
@@ -20,6 +21,8 @@ struct StreamState {
   std::atomic<uint64_t> capture{0};       // the capture that it takes part in; 0: none
   std::atomic<bool> non_blocking{false};  // the legacy stream and it do not wait for each other
   HostTurns::Share turns;                 // changes from host functions to device work
+  // Of a stream that does not wait for the legacy stream; of that one, those of all that do.
+  FunctionsAhead functions;
 
   // The queue as marks hold it: with the state.
   static std::shared_ptr<StreamQueue> queue_of(const std::shared_ptr<StreamState>& state) {

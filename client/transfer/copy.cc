@@ -5,6 +5,7 @@
 
 #include "client/call/report.h"
 #include "client/entry/call_target.h"
+#include "client/entry/function_order.h"
 #include "client/entry/known_done.h"
 #include "client/transfer/coherence.h"
 #include "client/transfer/exposure.h"
@@ -148,7 +149,10 @@ void make_plan(Transfer& transfer) {
   Session& session = transfer.session;
   // In this order: a hold that comes afterwards is seen by one of the two.
   transfer.hold_period = session.host_calls.period();
-  const Observers::Set observers = session.observers.all();
+  Observers::Set observers = session.observers.all();
+  if ((observers & Observers::kHostFunctions) != 0 && transfer.to_device &&
+      !is_behind_functions(session, transfer.stream))
+    observers &= ~Observers::Set{Observers::kHostFunctions};
   CopyFacts& facts = transfer.facts;
   facts.overwritten = (observers & Observers::kCopies) != 0 && facts.to_device &&
                       facts.host != HostMemory::kPageable && !facts.takes_now &&

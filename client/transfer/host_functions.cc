@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "client/entry/function_order.h"
 #include "client/managed/managed_memory.h"
 #include "client/transfer/coherence.h"
 #include "common/host/thread.h"
@@ -61,6 +62,7 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function) {
   }
   function.device = device_key(context_of(function.stream));
   const uint64_t id = functions.add(function);
+  put_behind(target.session, function.stream, id);
   target.session.channel().await_notices();
   const int with_status = function.callback != nullptr ? 1 : 0;
   const CUresult result = submit_functions(target, one, Submission::kNothing, [&](uint64_t stream) {

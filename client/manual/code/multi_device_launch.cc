@@ -70,6 +70,8 @@ class MultiDeviceLaunch {
       }
       launches_[i].hStream = reinterpret_cast<CUstream>(work.stream());
     }
+    // Each waits for the streams of all.
+    session_.host_calls.everything_follows();
     return wire::fgLaunchMultiDevice(session_, contexts_.front()->wire_id,
                                      static_cast<unsigned>(launches_.size()), launches_.data(),
                                      flags, static_cast<unsigned>(parameters_.size()),

@@ -1,6 +1,7 @@
 // Events: wrong flags are errors at once, and waits across contexts concern loads in both. An event
 // may have a place in a capture: then there is nothing to ask the server.
 #include "client/capture/captures.h"
+#include "client/entry/function_order.h"
 #include "client/manual/common.h"
 #include "client/manual/green_context.h"
 #include "client/transfer/ordered_copy.h"
@@ -19,9 +20,14 @@ Event* find_event(Session& session, CUevent event) {
 }
 
 // It is recorded where nothing is captured. Null: there is no such event.
-const Event* note_record(Session& session, CUevent event) {
+Event* note_record(Session& session, CUevent event) {
   Event* const found = find_event(session, event);
   if (found != nullptr) capture::note_record(*found);
+  return found;
+}
+const Event* note_record(Session& session, CUevent event, CUstream stream) {
+  Event* const found = note_record(session, event);
+  if (found != nullptr) record_behind(session, stream, *found);
   return found;
 }
 
@@ -54,7 +60,7 @@ CUresult manual_cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 
 CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {
   const CallTarget target = CallTarget::of(hStream);
-  const Event* const event = note_record(target.session, hEvent);
+  const Event* const event = note_record(target.session, hEvent, hStream);
   if (const CUresult result = before_record(target.session, event, hStream); result != CUDA_SUCCESS)
     return result;
   return flush_interprocess(target.session, event,
@@ -64,7 +70,7 @@ CUresult manual_cuEventRecord(CUevent hEvent, CUstream hStream) {
 CUresult manual_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   const CallTarget target = CallTarget::of(hStream);
   if (flags == CU_EVENT_RECORD_DEFAULT) {
-    const Event* const event = note_record(target.session, hEvent);
+    const Event* const event = note_record(target.session, hEvent, hStream);
     if (const CUresult result = before_record(target.session, event, hStream);
         result != CUDA_SUCCESS)
       return result;
@@ -107,6 +113,7 @@ CUresult manual_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
       target.session.find(rpc::HandleKind::kEvent, reinterpret_cast<uint64_t>(hEvent));
   if (event != nullptr && event->context != home_of(target.session.contexts.find(hCtx)))
     target.session.host_calls.join_contexts();
+  target.session.host_calls.everything_follows();
   return flush_interprocess(target.session, hEvent,
                             call_cuCtxWaitEvent(target.session, target.context, hCtx, hEvent));
 }

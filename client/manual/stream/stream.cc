@@ -1,5 +1,6 @@
 // Streams: whose they are is known here; callbacks run here.
 #include "client/capture/captures.h"
+#include "client/entry/function_order.h"
 #include "client/entry/new_stream.h"
 #include "client/manual/common.h"
 #include "client/manual/green_context.h"
@@ -160,6 +161,7 @@ CUresult manual_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
     target.session.host_calls.join_contexts();
   if (event != nullptr && Flags == CU_EVENT_WAIT_DEFAULT && need_not_wait(target, hStream, hEvent))
     return CUDA_SUCCESS;
+  if (event != nullptr) wait_behind(target.session, hStream, *static_cast<const Event*>(event));
   return flush_interprocess(
       target.session, hEvent,
       call_cuStreamWaitEvent(target.session, target.context, hStream, hEvent, Flags));

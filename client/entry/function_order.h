@@ -1,0 +1,32 @@
+// Which host functions work of a stream may come behind: those of the stream, and those behind
+// which it has been put by an event, a graph or, in a blocking stream, the legacy stream. A copy
+// that is behind none may read its source in the call (client/copy/copy_plan.h).
+//
+// Each is called before the frame is sent that puts something into the stream. Too many functions
+// are no harm: the worker then asks for the bytes. Costs a load while there was no function. Any
+// thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "client/stream/functions_ahead.h"
+
+namespace fargpu::client {
+
+struct Event;
+class Session;
+
+// Functions up to this id are in the stream, or something that waits for them.
+void put_behind(Session& session, CUstream stream, uint64_t last);
+// The event is recorded in the stream, and by nothing else before it is recorded again.
+void record_behind(Session& session, CUstream stream, Event& event);
+// The stream waits for the event.
+void wait_behind(Session& session, CUstream stream, const Event& event);
+// What is launched in the stream comes after its launches in others.
+void launch_behind(Session& session, CUstream stream, FunctionsAhead& launched);
+// Whether a function that has not returned may come before what is put into the stream now.
+bool is_behind_functions(Session& session, CUstream stream);
+
+}  // namespace fargpu::client
