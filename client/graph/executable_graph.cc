@@ -218,18 +218,6 @@ void take_nodes(GraphExec& exec, uint32_t first, const Description& description)
   }
 }
 
-// Whether a driver takes these parameters of a kernel's node, which have passed check_launch().
-// It may refuse another function (another context, or what the function launches), nodes with
-// attributes, and changes of a graph that kernels launch.
-bool is_taken(const GraphExec& exec, uint64_t node, const Placed& placed,
-              const NodeParams& params) {
-  return placed.function != 0 && placed.function == params.function() &&
-         placed.context == params.context() &&
-         (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0 &&
-         std::find(exec.disabled.begin(), exec.disabled.end(), node) == exec.disabled.end() &&
-         exec.session->knows(schema::op_fgGraphSetKernel);
-}
-
 CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
                      const ResolvedStream& resolved) {
   Session& session = target.session;
@@ -315,6 +303,8 @@ CUresult send_in_turn(GraphExec& exec, const CallTarget& target, CUstream stream
 
 // Launches run one after the other.
 void note_order(GraphExec& exec, Session& session, CUstream stream) {
+  if (session.host_calls.last() == 0) [[likely]]
+    return;
   if (exec.waits.load(std::memory_order_relaxed)) put_behind(session, stream, FunctionsAhead::kAll);
   launch_behind(session, stream, exec.functions);
 }
@@ -534,10 +524,9 @@ CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params) {
     return result;
   note_waits(*exec.session, description.awaited);
   if (placed.copy != NodeCopy::Way::kHost) {
-    const auto set =
-        is_taken(exec, node, placed, params) ? wire::fgGraphSetKernel : wire::fgGraphSetNode;
-    const CUresult result = set(*exec.session, frame_context(*exec.session), exec.id, placed.place,
-                                description.bytes.data(), description.bytes.size());
+    const CUresult result =
+        wire::fgGraphSetNode(*exec.session, frame_context(*exec.session), exec.id, placed.place,
+                             description.bytes.data(), description.bytes.size());
     if (result != CUDA_SUCCESS) return result;
   }
   if (placed.function != 0) {

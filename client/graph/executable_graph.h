@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -98,6 +99,10 @@ CUresult update(GraphLock& lock, GraphExec& exec, const Graph& graph, GraphOutco
 bool has_node(GraphExec& exec, uint64_t node, CUgraphNodeType type);
 // Needs the lock, as describe() does.
 CUresult set_node(GraphExec& exec, uint64_t node, const NodeParams& params);
+// The same of a kernel's node, where a driver takes the parameters: nobody waits. nullopt: it may
+// refuse them, or the node is another one. Needs no lock.
+std::optional<CUresult> change_kernel(GraphExec& exec, uint64_t node,
+                                      const CUgraphNodeParams& params);
 CUresult enable_node(GraphExec& exec, uint64_t node, bool enabled);
 // CUDA_ERROR_INVALID_VALUE, of both: no such node, or it cannot be disabled.
 CUresult is_enabled(GraphExec& exec, uint64_t node, unsigned* enabled);

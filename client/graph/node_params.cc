@@ -23,6 +23,14 @@ bool is_zero(const void* bytes, size_t size) {
   return std::all_of(all, all + size, [](unsigned char byte) { return byte == 0; });
 }
 
+// nullptr: the current one.
+CUresult find_context(CUcontext named, Context** context) {
+  *context =
+      named == nullptr ? current_context() : home_of(Process::get().tables()->contexts.find(named));
+  if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return (*context)->usable() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 // Whether the parameters are zero but for their first bytes.
 bool is_zero_behind(const CUgraphNodeParams& given, size_t used) {
   return is_zero(reinterpret_cast<const char*>(given.reserved1) + used,
@@ -138,8 +146,7 @@ void NodeParams::set_allocation(CUdeviceptr address, unsigned number) {
 }
 
 CUresult NodeParams::take(const CUgraphNodeParams& given, NodeParams* params) {
-  if (!is_zero(given.reserved0, sizeof given.reserved0) || given.reserved2 != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!is_known(given)) return CUDA_ERROR_INVALID_VALUE;
   NodeParams made;
   made.given_ = given;
   CUresult result = CUDA_SUCCESS;
@@ -199,56 +206,70 @@ bool NodeParams::context_has_ended() const {
   return context_ != nullptr && (!context_->usable() || context_->epoch.load() != epoch_);
 }
 
-uint64_t NodeParams::function() const {
-  return given_.kernel.func != nullptr ? reinterpret_cast<uint64_t>(given_.kernel.func)
-                                       : reinterpret_cast<uint64_t>(given_.kernel.kern);
+bool is_known(const CUgraphNodeParams& params) {
+  return is_zero(params.reserved0, sizeof params.reserved0) && params.reserved2 == 0;
 }
 
-// nullptr: the current one.
-CUresult NodeParams::enter(CUcontext context) {
-  context_ = context == nullptr ? current_context()
-                                : home_of(Process::get().tables()->contexts.find(context));
-  if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  epoch_ = context_->epoch.load();
-  return context_->usable() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+uint64_t function_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel) {
+  return kernel.func != nullptr ? reinterpret_cast<uint64_t>(kernel.func)
+                                : reinterpret_cast<uint64_t>(kernel.kern);
 }
 
-CUresult NodeParams::take_kernel() {
-  CUDA_KERNEL_NODE_PARAMS_v3& kernel = given_.kernel;
-  const uint64_t id = function();
+CUresult context_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, Context** context) {
+  const uint64_t id = function_of(kernel);
   if (id == 0) return CUDA_ERROR_INVALID_HANDLE;
-  // A kernel is its own function (cuKernelGetFunction), in every context; that of the node stands
-  // in what was read of it.
-  const bool names_context =
-      kernel.func == nullptr || id == reinterpret_cast<uint64_t>(kernel.kern);
   if (rpc::handle_kind(id) == rpc::HandleKind::kFunction) {
     const Object* const found =
         Process::get().tables()->handles.find(rpc::HandleKind::kFunction, id);
     if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    context_ = found->context;
-    epoch_ = context_->epoch.load();
-  } else if (const CUresult result = enter(names_context ? kernel.ctx : nullptr);
-             result != CUDA_SUCCESS) {
-    return result;
+    *context = found->context;
+    return CUDA_SUCCESS;
   }
+  // A kernel is its own function (cuKernelGetFunction), in every context; that of the node stands
+  // in what was read of it.
+  const bool names_context =
+      kernel.func == nullptr || id == reinterpret_cast<uint64_t>(kernel.kern);
+  return find_context(names_context ? kernel.ctx : nullptr, context);
+}
+
+CUresult check_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, const Context& context,
+                      Function** function) {
+  Session& session = *context.session;
+  const uint64_t id = in_session(session, function_of(kernel));
+  CUresult result = find_function(session, reinterpret_cast<const void*>(id), function);
+  if (result != CUDA_SUCCESS) return result;
+  FunctionAttributes* known = nullptr;
+  result = attributes_in(session, **function, context, &known);
+  if (result != CUDA_SUCCESS) return result;
+  return check_launch({{kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
+                       {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},
+                       kernel.sharedMemBytes},
+                      *session.device(context.device), **function, *known);
+}
+
+uint64_t NodeParams::function() const { return function_of(given_.kernel); }
+
+CUresult NodeParams::enter(CUcontext context) {
+  if (const CUresult result = find_context(context, &context_); result != CUDA_SUCCESS)
+    return result;
+  epoch_ = context_->epoch.load();
+  return CUDA_SUCCESS;
+}
+
+CUresult NodeParams::take_kernel() {
+  CUDA_KERNEL_NODE_PARAMS_v3& kernel = given_.kernel;
+  CUresult result = context_of(kernel, &context_);
+  if (result != CUDA_SUCCESS) return result;
+  epoch_ = context_->epoch.load();
+  const uint64_t id = function();
   // What a driver gives: the function, and its kernel, by which the runtime library finds it.
   const bool is_kernel = rpc::handle_kind(id) == rpc::HandleKind::kKernel;
   kernel.func = reinterpret_cast<CUfunction>(id);
   kernel.kern = is_kernel ? reinterpret_cast<CUkernel>(id) : nullptr;
   kernel.ctx = context_->handle();
-  Session& session = *context_->session;
   const ContextScope scope(context_);
   Function* function = nullptr;
-  CUresult result =
-      find_function(session, reinterpret_cast<const void*>(in_session(session, id)), &function);
-  if (result != CUDA_SUCCESS) return result;
-  FunctionAttributes* known = nullptr;
-  result = attributes_in(session, *function, *context_, &known);
-  if (result != CUDA_SUCCESS) return result;
-  result = check_launch({{kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
-                         {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},
-                         kernel.sharedMemBytes},
-                        *session.device(context_->device), *function, *known);
+  result = check_kernel(kernel, *context_, &function);
   if (result != CUDA_SUCCESS) return result;
   packed_.resize(function->parameter_bytes);
   std::span<const std::byte> packed;

@@ -13,6 +13,18 @@
 
 namespace fargpu::client {
 
+struct Function;
+
+// Nothing is in the places that a driver keeps for later.
+bool is_known(const CUgraphNodeParams& params);
+// Of a kernel's node: the id of the function or kernel.
+uint64_t function_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel);
+// Its context, as a driver takes it: a function's own, else that which is named or current.
+CUresult context_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, Context** context);
+// Its function in that context, which is current, after the checks of a launch. May ask the server.
+CUresult check_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, const Context& context,
+                      Function** function);
+
 class NodeParams {
  public:
   NodeParams() = default;

@@ -482,7 +482,16 @@ struct FgGraphSetNodeParams {
 struct FgGraphSetKernelParams {
   exec @0 :UInt64;  # CUgraphExec
   place @1 :UInt32;  # unsigned int
-  graphBytes @2 :UInt64;  # size_t
+  function @2 :UInt64;  # unsigned long long
+  gridX @3 :UInt32;  # unsigned int
+  gridY @4 :UInt32;  # unsigned int
+  gridZ @5 :UInt32;  # unsigned int
+  blockX @6 :UInt32;  # unsigned int
+  blockY @7 :UInt32;  # unsigned int
+  blockZ @8 :UInt32;  # unsigned int
+  sharedBytes @9 :UInt32;  # unsigned int
+  parameterBytes @10 :UInt32;  # unsigned int
+  parameters @11 :Data;  # const void*
 }
 
 struct FgGraphEnableNodeParams {

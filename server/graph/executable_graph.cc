@@ -163,6 +163,15 @@ CUresult ExecutableGraph::set_node(uint32_t place, schema::graph::Node::Reader d
   return CUDA_SUCCESS;
 }
 
+CUresult ExecutableGraph::set_kernel(uint32_t place, CUcontext context, const GivenKernel& kernel) {
+  if (!has_node(place)) return CUDA_ERROR_INVALID_VALUE;
+  KernelParams params;
+  const CUresult result = params.take(parts_, context, kernel);
+  return result == CUDA_SUCCESS ? parts_.core.driver.cuGraphExecKernelNodeSetParams_v2(
+                                      get(), places_.nodes[place], params.get())
+                                : result;
+}
+
 CUresult ExecutableGraph::enable_node(uint32_t place, bool enabled) {
   const DriverTable& driver = parts_.core.driver;
   if (driver.cuGraphNodeSetEnabled == nullptr) return CUDA_ERROR_NOT_SUPPORTED;

@@ -12,6 +12,7 @@
 
 #include "server/graph/graph_base.h"
 #include "server/graph/graph_builder.h"
+#include "server/graph/node_params.h"
 
 namespace fargpu::server {
 
@@ -37,8 +38,9 @@ class ExecutableGraph : public std::enable_shared_from_this<ExecutableGraph> {
   Outcome instantiate(schema::graph::Nodes::Reader description, std::shared_ptr<GraphBase> base,
                       unsigned long long flags);
   Outcome update(schema::graph::Nodes::Reader description, std::shared_ptr<GraphBase> base);
-  // CUDA_ERROR_INVALID_VALUE, of both: there is no such node, or not any more.
+  // CUDA_ERROR_INVALID_VALUE, of all three: there is no such node, or not any more.
   CUresult set_node(uint32_t place, schema::graph::Node::Reader description);
+  CUresult set_kernel(uint32_t place, CUcontext context, const GivenKernel& kernel);
   CUresult enable_node(uint32_t place, bool enabled);
   // A change that nobody waited for was refused: the next launch is to fail with this, once.
   void refuse_launch(CUresult result) { refused_ = result; }

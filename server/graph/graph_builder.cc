@@ -190,7 +190,7 @@ CUresult set_node(const GraphParts& parts, CUgraphExec exec, CUgraphNode node,
   switch (description.which()) {
     case Node::KERNEL: {
       KernelParams params;
-      if (const CUresult result = params.take(parts, context, description.getKernel());
+      if (const CUresult result = params.take(parts, context, kernel_in(description.getKernel()));
           result != CUDA_SUCCESS)
         return result;
       return driver.cuGraphExecKernelNodeSetParams_v2(exec, node, params.get());

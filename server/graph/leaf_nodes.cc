@@ -56,7 +56,7 @@ CUresult change_kernel(const GraphParts& parts, Node::Reader node, CUcontext con
                        const std::set<CUlaunchAttributeID>& had, CUgraphNode made) {
   const DriverTable& driver = parts.core.driver;
   KernelParams params;
-  CUresult result = params.take(parts, context, kernel_of(node));
+  CUresult result = params.take(parts, context, kernel_in(kernel_of(node)));
   if (result != CUDA_SUCCESS) return result;
   const auto has = attribute_ids(node);
   if ((had.contains(kClusters) || has.contains(kClusters)) &&
@@ -194,7 +194,7 @@ CUresult add_leaf(const GraphParts& parts, GraphPlaces& places, Node::Reader nod
       return driver.cuGraphAddEmptyNode(made, graph, before, count);
     case Node::KERNEL: {
       KernelParams params;
-      if (const CUresult result = params.take(parts, context, node.getKernel());
+      if (const CUresult result = params.take(parts, context, kernel_in(node.getKernel()));
           result != CUDA_SUCCESS)
         return result;
       const CUresult result =

@@ -17,13 +17,19 @@ void require(bool holds, const char* what) {
       kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::heapString(what)));
 }
 
-CUresult KernelParams::take(const GraphParts& parts, CUcontext context,
-                            schema::graph::Kernel::Reader kernel) {
-  const uint64_t id = kernel.getFunction();
+GivenKernel kernel_in(schema::graph::Kernel::Reader kernel) {
   const auto packed = kernel.getParameters();
-  require(packed.size() <= schema::kMaxParameterBytes, "too many bytes of parameters");
-  bytes_.resize(packed.size());
-  if (packed.size() > 0) std::memcpy(bytes_.data(), packed.begin(), packed.size());
+  return {kernel.getFunction(),
+          {kernel.getGridX(), kernel.getGridY(), kernel.getGridZ()},
+          {kernel.getBlockX(), kernel.getBlockY(), kernel.getBlockZ()},
+          kernel.getSharedBytes(),
+          std::as_bytes(std::span(packed.begin(), packed.size()))};
+}
+
+CUresult KernelParams::take(const GraphParts& parts, CUcontext context, const GivenKernel& kernel) {
+  const uint64_t id = kernel.function;
+  size_ = kernel.parameters.size();
+  require(size_ <= schema::kMaxParameterBytes, "too many bytes of parameters");
   CUresult result = CUDA_SUCCESS;
   if (rpc::handle_kind(id) == rpc::HandleKind::kKernel) {
     result = find(parts, rpc::HandleKind::kKernel, id, &params_.kern);
@@ -32,29 +38,29 @@ CUresult KernelParams::take(const GraphParts& parts, CUcontext context,
     result = find(parts, rpc::HandleKind::kFunction, id, &params_.func);
   }
   const KnownKernel* const layout = parts.parameter_layouts.find(id);
-  if (result == CUDA_SUCCESS && layout != nullptr)
-    result = parts.use_local(layout->local_bytes);
-  params_.gridDimX = kernel.getGridX();
-  params_.gridDimY = kernel.getGridY();
-  params_.gridDimZ = kernel.getGridZ();
-  params_.blockDimX = kernel.getBlockX();
-  params_.blockDimY = kernel.getBlockY();
-  params_.blockDimZ = kernel.getBlockZ();
-  params_.sharedMemBytes = kernel.getSharedBytes();
-  if (bytes_.empty()) return result;
+  if (result == CUDA_SUCCESS && layout != nullptr) result = parts.use_local(layout->local_bytes);
+  params_.gridDimX = kernel.grid[0];
+  params_.gridDimY = kernel.grid[1];
+  params_.gridDimZ = kernel.grid[2];
+  params_.blockDimX = kernel.block[0];
+  params_.blockDimY = kernel.block[1];
+  params_.blockDimZ = kernel.block[2];
+  params_.sharedMemBytes = kernel.shared_bytes;
+  if (size_ == 0) return result;
+  auto* const packed = const_cast<std::byte*>(kernel.parameters.data());
   if (layout == nullptr) {
-    extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes_.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &size_,
+    extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size_,
               CU_LAUNCH_PARAM_END};
-    size_ = bytes_.size();
     params_.extra = extra_.data();
     return result;
   }
+  each_.emplace(layout->offsets.size());
   for (size_t i = 0; i < layout->offsets.size(); ++i) {
-    require(layout->offsets[i] + layout->sizes[i] <= bytes_.size(),
+    require(layout->offsets[i] + layout->sizes[i] <= size_,
             "the kernel has more parameters than came");
-    each_.push_back(bytes_.data() + layout->offsets[i]);
+    each_->data()[i] = packed + layout->offsets[i];
   }
-  params_.kernelParams = each_.data();
+  params_.kernelParams = each_->data();
   return result;
 }
 

@@ -7,12 +7,16 @@
 #include <cuda.h>
 #include <kj/exception.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "generated/schema/graph_nodes.capnp.h"
+#include "schema/support/small_buffer.h"
 #include "server/graph/graph_builder.h"
 
 namespace fargpu::server {
@@ -45,15 +49,25 @@ CUresult find(const GraphParts& parts, rpc::HandleKind kind, uint64_t id, Handle
   return result;
 }
 
+// A kernel as the client names it.
+struct GivenKernel {
+  uint64_t function = 0;  // id of a function or a kernel
+  std::array<unsigned, 3> grid, block;
+  unsigned shared_bytes = 0;
+  std::span<const std::byte> parameters;  // packed
+};
+GivenKernel kernel_in(schema::graph::Kernel::Reader kernel);
+
+// `parameters` must live as long.
 class KernelParams {
  public:
-  CUresult take(const GraphParts& parts, CUcontext context, schema::graph::Kernel::Reader kernel);
+  CUresult take(const GraphParts& parts, CUcontext context, const GivenKernel& kernel);
   const CUDA_KERNEL_NODE_PARAMS* get() const { return &params_; }
 
  private:
   CUDA_KERNEL_NODE_PARAMS params_{};
-  std::vector<std::byte> bytes_;
-  std::vector<void*> each_, extra_;
+  std::optional<schema::SmallBuffer<void*>> each_;
+  std::array<void*, 5> extra_{};
   size_t size_ = 0;
 };
 

@@ -267,12 +267,13 @@ Status manual_fgGraphSetKernel(Worker& worker, const Request& request) {
   return decode_fgGraphSetKernel(worker, request, [&](const auto& given) -> Status {
     ExecutableGraph* const graph = find_graph(worker, given.exec_id);
     if (graph == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
-    Description description(given.graph);
-    const auto nodes = description.nodes().getNodes();
-    if (nodes.size() != 1 || !nodes[0].isKernel())
-      return malformed("fgGraphSetKernel", "not one kernel");
-    CUresult result = enter_any(worker, request.header.context);
-    if (result == CUDA_SUCCESS) result = graph->set_node(given.place, nodes[0]);
+    const CUresult result =
+        graph->set_kernel(given.place, worker.parts().contexts.find(request.header.context),
+                          {given.function,
+                           {given.gridX, given.gridY, given.gridZ},
+                           {given.blockX, given.blockY, given.blockZ},
+                           given.sharedBytes,
+                           given.parameters});
     const bool is_awaited = (request.header.flags & wire::kWantReply) != 0;
     if (is_awaited || result == CUDA_SUCCESS) return answer(worker, request, result);
     graph->refuse_launch(result);

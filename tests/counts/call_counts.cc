@@ -61,10 +61,18 @@ int main() {
   };
   CUgraph graph = nullptr;
   CUgraphExec executable = nullptr;
+  CUgraphNode node = nullptr;
+  size_t nodes = 1;
   NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   launch();
   NEED(cuStreamEndCapture(stream, &graph));
   NEED(cuGraphInstantiate(&executable, graph, 0));
+  NEED(cuGraphGetNodes(graph, &node, &nodes));
+  CUDA_KERNEL_NODE_PARAMS changed{};
+  changed.func = kernel;
+  changed.gridDimX = changed.gridDimY = changed.gridDimZ = 1;
+  changed.blockDimX = changed.blockDimY = changed.blockDimZ = 1;
+  changed.kernelParams = parameters;
 
   count("call_local", [] {
     int least = 0, greatest = 0;
@@ -83,6 +91,8 @@ int main() {
     NEED(cuEventSynchronize(event));
   });
   count("graph_launch", [&] { NEED(cuGraphLaunch(executable, stream)); });
+  count("graph_kernel_change",
+        [&] { NEED(cuGraphExecKernelNodeSetParams(executable, node, &changed)); });
   count("host_to_device_pinned", [&] { NEED(cuMemcpyHtoDAsync(memory, pinned, 4096, stream)); });
   count("host_to_device_pageable",
         [&] { NEED(cuMemcpyHtoDAsync(memory, pageable, sizeof pageable, stream)); });

@@ -54,8 +54,10 @@ CUresult set(CUgraphExec handle, CUgraphNode node, const CUgraphNodeParams& give
   }
   {
     GraphExec* const exec = find_exec(handle);
-    if (exec == nullptr || !has_node(*exec, reinterpret_cast<uint64_t>(node), given.type))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto id = reinterpret_cast<uint64_t>(node);
+    if (const auto changed = change_kernel(*exec, id, given)) return *changed;
+    if (!has_node(*exec, id, given.type)) return CUDA_ERROR_INVALID_VALUE;
   }
   NodeParams params;
   if (const CUresult result = NodeParams::take(given, &params); result != CUDA_SUCCESS)
