@@ -114,6 +114,10 @@ CopyPlan plan(const CopyFacts& copy, Observers::Set observers, const CopyMeans& 
   if (copy.to_device && copy.waits) {
     plan.returns = CopyReturn::kSent;
     plan_early_return(copy, observers, plan);
+  } else if (copy.is_first && copy.to_device && copy.host == HostMemory::kPageable &&
+             !is_large(copy) && (observers & kToldOfReturns) == 0) {
+    // So that a wait behind it need not ask.
+    plan.order = Order::kReturned;
   }
   return plan;
 }

@@ -36,6 +36,7 @@ struct CopyFacts {
   bool waits = false;      // the call is a synchronous one
   bool own_work = false;   // fargpu copies by itself, in a stream of its own
   bool takes_now = false;  // the call takes the source's bytes (SRC_ACCESS_ORDER_DURING_API_CALL)
+  bool is_first = false;   // all in its stream is known to be done
   uint64_t bytes = 0;
   HostMemory host = HostMemory::kPageable;
   bool shared = false;     // the worker has the host end at the same addresses, in a driver's shape

@@ -11,9 +11,12 @@ namespace {
 
 struct Known {
   const Session* session = nullptr;  // null: nothing is known
-  uint64_t sent = 0;                 // frames, with the copy's
+  uint64_t sent = 0;                 // frames, with that one
+  uint64_t period = 0;
   CUstream stream = nullptr;
   uint16_t context = 0;
+  bool answers_waits = false;
+  bool by_copy = false;
 };
 thread_local constinit Known known;
 
@@ -26,20 +29,29 @@ CUstream named(CUstream stream) {
 }  // namespace
 
 KnownDone::KnownDone(Session& session)
-    : session_(session), sent_(session.channel().frames_sent()) {}
+    : session_(session),
+      sent_(session.channel().frames_sent()),
+      period_(session.host_calls.period()) {}
 
-void KnownDone::passed(uint16_t context, CUstream stream) const {
-  // More than the copy's frame: those of other threads may have been behind it.
+void KnownDone::note(uint16_t context, CUstream stream, By by) const {
+  // More than this frame: those of other threads may have been behind it.
   const uint64_t sent = session_.channel().frames_sent();
   if (sent == sent_ + 1 && !session_.observers.any(kEqualAfterWaits))
-    known = {&session_, sent, named(stream), context};
+    known = {&session_, sent, period_, named(stream), context, by != By::kWait, by == By::kCopy};
+}
+
+bool is_done(Session& session, uint16_t context, CUstream stream) {
+  return known.session == &session && known.stream == named(stream) && known.context == context &&
+         known.sent == session.channel().frames_sent() && !session.lost.load() &&
+         !session.observers.any(kEqualAfterWaits);
 }
 
 bool is_known_done(Session& session, uint16_t context, CUstream stream) {
-  const Known last = std::exchange(known, {});
-  return last.session == &session && last.stream == named(stream) && last.context == context &&
-         last.sent == session.channel().frames_sent() && !session.lost.load() &&
-         !session.observers.any(kEqualAfterWaits);
+  if (!std::exchange(known.answers_waits, false) || !is_done(session, context, stream))
+    return false;
+  // As when a synchronous copy is about to return.
+  return !known.by_copy ||
+         (!session.observers.any(kToldOfReturns) && session.host_calls.period() == known.period);
 }
 
 }  // namespace fargpu::client

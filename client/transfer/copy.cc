@@ -177,11 +177,13 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
     return copy_on_host(target, dst.rows, src.rows, shape, stream);
+  const KnownDone known(session);  // before the question: no frame is missed
   Transfer transfer(target, true, dst, src, shape, stream,
                     {.to_device = true,
                      .waits = wait,
                      .own_work = ManagedMemory::is_own_work(),
                      .takes_now = access == SourceAccess::kDuringCall,
+                     .is_first = !wait && is_done(session, target.context, stream),
                      .bytes = shape.bytes(),
                      .host = host_memory_of(src, shape)});
   CUresult result = check(transfer);
@@ -192,7 +194,10 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
   const ManagedUse managed(session, stream, dst, src);
   if (managed.result() != CUDA_SUCCESS) return managed.result();
   result = carry(transfer);
-  return result == CUDA_SUCCESS ? flush_device(transfer) : result;
+  if (result == CUDA_SUCCESS) result = flush_device(transfer);
+  if (result == CUDA_SUCCESS && !wait && transfer.plan.order == copy::Order::kReturned)
+    known.returned(transfer.context, stream);
+  return result;
 }
 
 CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,

@@ -52,6 +52,8 @@ const std::map<std::string, Predicate> kWords = {
     {"async", [](const Case& c) { return !c.copy.waits; }},
     {"now", [](const Case& c) { return c.copy.takes_now; }},
     {"own", [](const Case& c) { return c.copy.own_work; }},
+    // All in the stream is known to be done.
+    {"first", [](const Case& c) { return c.copy.is_first; }},
     // Host memory. "known": all or the first of it is pinned or registered.
     {"pinned", is_pinned},
     {"known", [](const Case& c) { return c.copy.host != HostMemory::kPageable; }},
@@ -113,11 +115,12 @@ template <typename Visit>
 void for_each_case(Visit&& visit) {
   constexpr uint64_t kSizes[] = {64u << 10, (64u << 10) + 1, 1u << 20};
   struct Call {
-    bool to_device, waits, own_work, takes_now;
+    bool to_device, waits, own_work, takes_now, is_first = false;
   };
-  constexpr Call kCalls[] = {{false, false, false, false}, {false, true, false, false},
-                             {true, false, false, false},  {true, true, false, false},
-                             {true, false, false, true},   {true, true, true, false}};
+  constexpr Call kCalls[] = {{false, false, false, false},     {false, true, false, false},
+                             {true, false, false, false},      {true, true, false, false},
+                             {true, false, false, true},       {true, true, true, false},
+                             {true, false, false, false, true}};
   struct Memory {
     HostMemory host;
     bool shared, mirrored, reachable, registered = false;
@@ -157,6 +160,7 @@ void for_each_case(Visit&& visit) {
                     .waits = call.waits,
                     .own_work = call.own_work,
                     .takes_now = call.takes_now,
+                    .is_first = call.is_first,
                     .bytes = bytes,
                     .host = memory.host,
                     .shared = memory.shared,
@@ -234,6 +238,7 @@ TEST(CopyPlan, OrderAndReturn) {
   };
   expect_table<Line>(
       {
+          {"async to first pageable !large !told", Order::kReturned, Return::kSent},
           {"async to", Order::kStream, Return::kSent},
           {"async from mirror", Order::kStream, Return::kSent},
           {"async from share", Order::kStream, Return::kSent},

@@ -55,10 +55,13 @@ std::shared_ptr<StreamWords> words_for(Session& session, CUstream stream) {
 
 CUresult wait_for_stream(Session& session, uint16_t context, CUstream stream) {
   if (is_known_done(session, context, stream)) return CUDA_SUCCESS;
+  const KnownDone known(session);
   const auto words = words_for(session, stream);
   StreamWords::Word word(words.get());
-  return word ? wait_by_word(session, context, stream, word)
-              : call_cuStreamSynchronize(session, context, stream);
+  const CUresult result = word ? wait_by_word(session, context, stream, word)
+                               : call_cuStreamSynchronize(session, context, stream);
+  if (result == CUDA_SUCCESS) known.waited(context, stream);
+  return result;
 }
 
 }  // namespace fargpu::client
