@@ -19,7 +19,8 @@ def table():
     for file in sorted(SEQUENCES.glob("*.yml")):
         of = yaml.safe_load(file.read_text())
         link = f"[{file.stem}](../{file.relative_to(ROOT)})"
-        lines.append(f"| {of['what']} | {of['natively']} | {of['waits']} | {link} |")
+        waits = f"{of['waits']}, shm {of['waits_shm']}" if "waits_shm" in of else of["waits"]
+        lines.append(f"| {of['what']} | {of['natively']} | {waits} | {link} |")
     return "\n".join(lines) + "\n"
 
 

@@ -180,6 +180,14 @@ CUresult withdraw(Session& session, const Region& region) {
   if (!exposed && !is_registered(region)) return CUDA_SUCCESS;
   const uint16_t context = current_context_id();
   CUresult result = CUDA_SUCCESS;
+  if (!is_registered(region)) {
+    // Nobody asks for its bytes any more. The call waits for what uses it, so other memory is made
+    // equal.
+    session.pages.remove(region.base);
+    result = unmap(session, context, region.base);
+    const CUresult pulled = after_synchronisation(session);
+    return result == CUDA_SUCCESS ? pulled : result;
+  }
   if (exposed) {
     // Memory of one context is accessible in all of them: nothing may run anywhere.
     {
@@ -187,7 +195,7 @@ CUresult withdraw(Session& session, const Region& region) {
       result = wire::fgHostUnshare(session, context, 0);
     }
     // What is still fetched on access is the application's alone from now on.
-    if (is_registered(region)) (void)session.pages.keep_open(region.base);
+    (void)session.pages.keep_open(region.base);
     const CUresult pulled = after_synchronisation(session);
     session.pages.remove(region.base);
     if (result == CUDA_SUCCESS) result = pulled;

@@ -1,6 +1,6 @@
 """Sequences of driver calls in the manner of frameworks (sequences/*.yml): how many calls of a step
-wait for the server, and by which route copies to the device travel over tcp. docs/waits.md shows
-the same figures (scripts/waits_page.py)."""
+wait for the server, and over tcp by which route copies to the device travel, and how many round
+trips some calls make. docs/waits.md shows the waits (scripts/waits_page.py)."""
 
 import collections
 import json
@@ -25,7 +25,7 @@ class CallSequences(unittest.TestCase):
         cls.addClassCleanup(cls.daemon.__exit__, None, None, None)
 
     def counts(self, sequence, steps):
-        """(calls that waited, copies to the device), by function and by route."""
+        """(calls that waited, copies to the device, round trips), by function or route."""
         with tempfile.TemporaryDirectory(prefix="fargpu-sequences-") as folder:
             path = pathlib.Path(folder) / "report.json"
             done = self.daemon.run(
@@ -40,7 +40,8 @@ class CallSequences(unittest.TestCase):
             report = json.loads(path.read_text().splitlines()[-1])
         waited = collections.Counter({each["name"]: each["waited"] for each in report["functions"]})
         copies = {each["route"]: each["copies"] for each in report["copies"] if each["to_device"]}
-        return waited, collections.Counter(copies)
+        trips = {each["name"]: each["round_trips"] for each in report["functions"]}
+        return waited, collections.Counter(copies), collections.Counter(trips)
 
     def test_calls_that_wait(self):
         files = sorted((HERE / "sequences").glob("*.yml"))
@@ -49,13 +50,16 @@ class CallSequences(unittest.TestCase):
             known = yaml.safe_load(file.read_text())
             with self.subTest(file.stem):
                 few, many = (self.counts(file, steps) for steps in (FEW, MANY))
-                waited, copies = (
+                waited, copies, trips = (
                     {name: (many[i][name] - few[i][name]) / (MANY - FEW) for name in many[i]}
-                    for i in (0, 1)
+                    for i in (0, 1, 2)
                 )
-                self.assertEqual(sum(waited.values()), known["waits"], waited)
+                waits = known.get(f"waits_{TRANSPORT}", known["waits"])
+                self.assertEqual(sum(waited.values()), waits, waited)
                 if TRANSPORT == "tcp":
                     self.assertEqual({k: v for k, v in copies.items() if v}, known["copies"])
+                    for name, count in known.get("round_trips", {}).items():
+                        self.assertEqual(trips[name], count, name)
 
 
 if __name__ == "__main__":
