@@ -61,8 +61,9 @@ CUresult enter(const LaterReply& later, uint64_t id, const std::shared_ptr<Link>
   return CUDA_SUCCESS;
 }
 
-// A call that is under way keeps its link until it is done.
+// A call that is under way keeps its link until it is done. Null: the client named none.
 std::shared_ptr<Link> link_of(CUlinkState state) {
+  if (state == nullptr) return nullptr;
   return static_cast<Link*>(static_cast<void*>(state))->shared_from_this();
 }
 
@@ -112,6 +113,7 @@ Status manual_fgLinkAdd(Worker& worker, const Request& request) {
     if (type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES)
       return answer(worker, request, CUDA_ERROR_INVALID_VALUE);
     const std::shared_ptr<Link> link = link_of(given.state);
+    if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
     Result<Image> found = worker.parts().images.find(std::as_bytes(given.hash));
     if (!found.ok()) return answer(worker, request, CUDA_ERROR_NOT_FOUND);
     if (type == CU_JIT_INPUT_PTX && !may_compile(worker, found->size()))
@@ -133,6 +135,7 @@ Status manual_fgLinkAdd(Worker& worker, const Request& request) {
 Status manual_fgLinkComplete(Worker& worker, const Request& request) {
   return decode_fgLinkComplete(worker, request, [&](const auto& given) -> Status {
     const std::shared_ptr<Link> link = link_of(given.state);
+    if (link == nullptr) return answer(worker, request, CUDA_ERROR_INVALID_HANDLE);
     answer_off_thread<schema::FgLinkCompleteResults>(
         worker, request, link->context(), schema::padded(kHashBytes),
         [link] { return link->complete(); },

@@ -123,6 +123,19 @@ TEST_F(Loading, CallsWithoutNumberThatWaitEndTheSession) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("131072 calls wait"));
 }
 
+TEST_F(Loading, NoLinkIsNoCrash) {
+  const Sha256Digest hash{};
+  start();
+  enter();
+  const uint32_t adding = send<schema::FgLinkAddParams>(schema::op_fgLinkAdd, [&](auto p) {
+    p.setType(CU_JIT_INPUT_PTX);
+    p.setHash(wire::as_data(hash.data(), hash.size()));
+  });
+  expect_answer(adding, CUDA_ERROR_INVALID_HANDLE);
+  expect_answer(send<schema::FgLinkCompleteParams>(schema::op_fgLinkComplete, [](auto) {}),
+                CUDA_ERROR_INVALID_HANDLE);
+}
+
 // As with a function that the driver loads only now, and cannot.
 TEST_F(Loading, AnErrorOfTheFirstParameterIsNoFunctionWithoutParameters) {
   start();
