@@ -46,6 +46,7 @@
 
 #include "client/hostmem/block_states.h"
 #include "client/hostmem/page_gate.h"
+#include "client/memory/memory_snapshot.h"
 #include "client/stream/observers.h"
 #include "common/host/unchanged_file.h"
 #include "common/pages/agreement.h"
@@ -179,11 +180,13 @@ class Pages {
     size_t bytes;
     std::array<std::byte, sizeof(uint64_t)> now;
   };
-  void read_words();                                     // needs state_
-  bool words_differ() const;                             // as they were read; needs state_
-  CUresult push_others(const pages::Agreement::Visit&);  // needs state_
+  void read_words();          // needs state_
+  bool words_differ() const;  // as they were read; needs state_
+  // Needs state_. `no_pull`: of pulling_; is locked if that is needed and does not wait.
+  CUresult push_others(const pages::Agreement::Visit&, std::unique_lock<std::mutex>& no_pull);
   // Of the suspect memory at these addresses. Needs state_.
   CUresult look_at(uint64_t begin, uint64_t until, bool old, const pages::Agreement::Visit& visit);
+  void take_snapshot();  // needs state_
   CUresult push_late();  // needs state_
   CUresult push_part(Region& region, size_t from, size_t until,
                      const pages::Agreement::Visit& visit);  // needs state_
@@ -257,6 +260,7 @@ class Pages {
   int looks_ = 0;                  // of a push
   uint64_t changed_until_ = 0;     // where the last change ends that a look has found; 0: none
   std::vector<std::byte> sample_;  // of a region without a gate
+  MemorySnapshot snapshot_;        // of what is open, for some looks of a push
   struct Merging {
     Region* region = nullptr;  // none
     uint64_t address = 0;

@@ -5,7 +5,8 @@
 // A look at all memory takes time, and finds a later store without an earlier one if it has passed
 // the earlier one's place. So looks go round until everything was looked at since the last change
 // was found: then all of it was there at once. If that does not come to an end, memory with a gate
-// is closed for a look, and its writers wait. What was closed before the look need not be looked at
+// is closed for a look, and its writers wait; of the rest a snapshot is taken, at which looks come to
+// an end. What was closed before the look need not be looked at
 // again for the sake of a change in it: it was stored before the look began, like all that its
 // thread stored ahead of it. So much memory that is open is closed first, and stays so: the end of
 // the work would close it.
@@ -55,34 +56,56 @@ bool Pages::words_differ() const {
 }
 
 CUresult Pages::push(const pages::Agreement::Visit& visit, const std::function<bool()>& is_all) {
-  std::lock_guard lock(state_);
+  std::unique_lock no_pull(pulling_, std::defer_lock);
+  std::unique_lock lock(state_);
   if (!runs_) runs_.emplace(limit_);
   read_words();
-  if (const CUresult result = push_others(visit); result != CUDA_SUCCESS) return result;
+  CUresult result = push_others(visit, no_pull);
+  if (result == CUDA_SUCCESS && looks_ > kMostLooks && gated_ != 0 && !no_pull.owns_lock()) {
+    // Something was being fetched, so that nothing could be closed. In the order of the locks:
+    result = send();
+    lock.unlock();
+    no_pull.lock();
+    lock.lock();
+    read_words();
+    if (result == CUDA_SUCCESS) result = push_others(visit, no_pull);
+  }
+  if (result != CUDA_SUCCESS) return result;
   if ((is_all && !is_all()) || (late_.empty() && words_.empty())) return send();
-  const CUresult result = push_late();
+  result = push_late();
   return result == CUDA_SUCCESS ? push_words() : result;
 }
 
-CUresult Pages::push_others(const pages::Agreement::Visit& visit) {
+CUresult Pages::push_others(const pages::Agreement::Visit& visit,
+                            std::unique_lock<std::mutex>& no_pull) {
   const Clock::time_point begin = gated_ != 0 ? Clock::now() : Clock::time_point();
   bool old = gated_ != 0 && begin - aged_ >= longest_read_;
   if (old) aged_ = begin;
   looks_at_closed_ = old || begun_ != sent_ || words_differ() ||
                      begin - closed_looked_at_ >= kPartOfLooks * closed_took_;
   uint64_t until = UINT64_MAX;
-  std::unique_lock no_pull(pulling_, std::defer_lock);
   std::vector<ClosedBlocks> closed;
   // Against the order of the locks, so it is only tried.
-  if (gated_ != 0 && is_running() && no_pull.try_lock()) {
+  const bool is_locked = no_pull.owns_lock();
+  if (gated_ != 0 && is_running() && (is_locked || no_pull.try_lock())) {
     close_open(kMuch);
-    no_pull.unlock();
+    if (!is_locked) no_pull.unlock();
   }
+  bool is_held = false;
   CUresult result = CUDA_SUCCESS;
   for (looks_ = 1; result == CUDA_SUCCESS && looks_ <= kMostLooks; ++looks_) {
-    if (looks_ > kOpenLooks && !no_pull.owns_lock() && no_pull.try_lock()) close_open(1, &closed);
+    if (looks_ > kOpenLooks && !is_held && (gated_ == 0 || is_locked || no_pull.try_lock())) {
+      is_held = true;
+      close_open(1, &closed);
+      take_snapshot();
+    }
     changed_until_ = 0;
     result = look_at(0, until, std::exchange(old, false), visit);
+    if (snapshot_.is_begun() && !snapshot_.is_whole()) {
+      snapshot_.end();
+      until = UINT64_MAX;
+      continue;
+    }
     if (changed_until_ == 0) break;
     // What lies behind was looked at before this change.
     if (result == CUDA_SUCCESS && until != UINT64_MAX)
@@ -91,6 +114,7 @@ CUresult Pages::push_others(const pages::Agreement::Visit& visit) {
     // what the change tells of.
     until = std::exchange(looks_at_closed_, true) ? page_from(changed_until_) : UINT64_MAX;
   }
+  snapshot_.end();
   if (gated_ != 0 && looks_at_closed_) {
     closed_looked_at_ = Clock::now();
     closed_took_ = closed_looked_at_ - begin;
@@ -133,6 +157,26 @@ CUresult Pages::look_at(uint64_t begin, uint64_t until, bool old,
     }
   }
   return CUDA_SUCCESS;
+}
+
+// All that is open or nothing: what goes on changing must not be seen beside what does not.
+void Pages::take_snapshot() {
+  bool is_all = true;
+  for (const auto& [address, region] : regions_) {
+    if (region.file != nullptr && region.file->is_as_seen()) continue;
+    const size_t bytes = region.agreement.bytes();
+    if (region.gate == nullptr) {
+      is_all = is_all && snapshot_.add(address, bytes);
+      continue;
+    }
+    const size_t head = region.gate->head(), tail = region.gate->tail();
+    is_all = is_all && !region.blocks.any_open() && (head == 0 || snapshot_.add(address, head)) &&
+             (tail == 0 || snapshot_.add(address + bytes - tail, tail));
+  }
+  if (is_all)
+    (void)snapshot_.begin();
+  else
+    snapshot_.end();
 }
 
 CUresult Pages::push_part(Region& region, size_t from, size_t until,

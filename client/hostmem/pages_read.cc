@@ -119,6 +119,7 @@ size_t Pages::collect_read(Region& region, size_t from, size_t until,
     }
     const auto now = sample(wanted);
     const CopiedPart read = read_foreign(base + from, now);
+    snapshot_.restore(base + from, now.first(read.bytes));
     const size_t end = collect_from(region, base_of(now, from), from, from + read.bytes, visit);
     if (end < from + read.bytes) return end;  // there is no room
     from = end;

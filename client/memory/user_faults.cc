@@ -25,8 +25,9 @@ namespace {
 constexpr auto kLookAtClosed = std::chrono::milliseconds(5);
 
 // Older headers lack these.
-constexpr uint64_t kProtectsFiles = uint64_t{1} << 12;  // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
-constexpr uint64_t kReadOnly = uint64_t{1} << 1;        // UFFDIO_CONTINUE_MODE_WP
+constexpr uint64_t kProtectsFiles = uint64_t{1} << 12;    // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+constexpr uint64_t kReadOnly = uint64_t{1} << 1;          // UFFDIO_CONTINUE_MODE_WP
+constexpr uint64_t kProtectsMissing = uint64_t{1} << 13;  // UFFD_FEATURE_WP_UNPOPULATED
 
 constexpr uint64_t kCanMove = uint64_t{1} << 16;  // UFFD_FEATURE_MOVE
 struct Move {
@@ -47,6 +48,8 @@ uint64_t features_of(UserFaults::Mode mode) {
              UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP;
     case UserFaults::Mode::kKeeps:
       return kCanMove | UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+    case UserFaults::Mode::kSnapshots:
+      return UFFD_FEATURE_PAGEFAULT_FLAG_WP | kProtectsFiles | kProtectsMissing;
   }
   return 0;
 }

@@ -8,7 +8,8 @@
 // Anonymous memory has no file: there, with kMoves, pages are moved away and back (Linux 6.8). What
 // the program does to such memory (unmaps, moves or empties it) is reported, too; it waits until
 // the report is taken. The memory to which pages are moved is watched with kKeeps, and no access to
-// it waits.
+// it waits. With kSnapshots pages are made unwritable for a while (memory_snapshot.h), of any kind of
+// memory.
 //
 // A program that closes descriptors which it does not know leaves watched memory watched: accesses
 // wait and are served as before, up to 5 ms later (OwnTable).
@@ -37,11 +38,12 @@ namespace fargpu::client {
 class UserFaults {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Mode : uint8_t { kAccesses, kWrites, kMoves, kKeeps };
+  enum class Mode : uint8_t { kAccesses, kWrites, kMoves, kKeeps, kSnapshots };
   explicit UserFaults(Mode mode = Mode::kAccesses) : mode_(mode) {}
   // OK: the system lets this process serve its faults, including faults of system calls. Otherwise
   // why not.
   static Status probe(Mode mode = Mode::kAccesses);
+  static Result<Fd> open_descriptor(Mode mode);
 
   // Before everything else; does nothing when it is open. False: the system refuses.
   bool open();
@@ -87,7 +89,6 @@ class UserFaults {
   bool is_watched(uint64_t page) const;
 
  private:
-  static Result<Fd> open_descriptor(Mode mode);
   // Calls of the descriptor, whose number the program may have closed. As ioctl(2) and read(2).
   int control(unsigned long request, void* argument) const;
   ssize_t read(void* bytes, size_t most) const;

@@ -58,6 +58,13 @@ extern "C" __global__ void keep_storing(volatile int* to, int last, unsigned mic
 
 // What the pointer in device memory points to; and the other way round.
 extern "C" __global__ void load_through(int* to, const int* const* pointer) { *to = **pointer; }
+// The first word before the second one.
+extern "C" __global__ void load_both(unsigned* to, const volatile unsigned* first,
+                                     const volatile unsigned* second) {
+  to[0] = *first;
+  __threadfence_system();
+  to[1] = *second;
+}
 extern "C" __global__ void store_through(int* const* pointer, int value) { **pointer = value; }
 
 // Loads when the host, or another stream, has written the word.
