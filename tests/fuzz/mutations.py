@@ -28,6 +28,25 @@ def field_places(layouts, kind, body):
     ]
 
 
+def lists(layouts, kind, body):
+    """(name, place of the pointer, first byte, bytes) of the lists of bytes that it has."""
+    if kind not in layouts.structs or len(body) < 8:
+        return []
+    word, words, pointers = struct.unpack_from("<iHH", body)
+    start, found = 8 + (word >> 2) * 8 + words * 8, []
+    if word & 3 or start < 8 or start + 8 * pointers > len(body):
+        return []
+    for name, (_, _, _, pointer) in layouts.structs[kind][2].items():
+        if pointer is None or pointer >= pointers:
+            continue
+        at = start + 8 * pointer
+        offset, count = struct.unpack_from("<iI", body, at)
+        first = at + 8 + (offset >> 2) * 8
+        if offset & 3 == 1 and count & 7 == 2 and at < first <= len(body) - (count >> 3):
+            found.append((name, at, first, count >> 3))
+    return found
+
+
 class Changes:
     """Changes of the frames of one direction of a session."""
 
@@ -52,13 +71,46 @@ class Changes:
         for name, first, size in self.places(header, body):
             self.seen[name, size].append(body[first : first + size])
 
-    def values(self, header, body):
-        """This body with other values of one or two fields."""
-        body, places = bytearray(body), self.places(header, body, form=False)
-        for name, first, size in self.random.sample(places, min(len(places), 2)):
-            if self.random.random() < 0.6:
-                body[first : first + size] = self.value(name, size, body[first : first + size])
-        return body
+    def values(self, header, body, bulk):
+        """(body, bulk) with other values of one or two fields, other words in a list, or less of a
+        list or of the bulk data and, accordingly, a smaller number."""
+        random, function = self.random, self.calls.of_opcode[header[1]]
+        body, way = bytearray(body), random.random()
+        if way < 0.2:
+            there = lists(self.calls.layouts, function.params_type, body)
+            if there := [each for each in there if each[3] > 0]:
+                name, _, first, size = random.choice(there)
+                at = first + random.randrange(0, size, 8)
+                width = min(random.choice((4, 8)), first + size - at)
+                body[at : at + width] = self.value(name, width, body[at : at + width])
+        elif way < 0.4:
+            bulk = self.less(function, header, body, bulk)
+        else:
+            places = self.places(header, body, form=False)
+            for name, first, size in random.sample(places, min(len(places), 2)):
+                if random.random() < 0.6:
+                    body[first : first + size] = self.value(name, size, body[first : first + size])
+        return body, bulk
+
+    def less(self, function, header, body, bulk):
+        """The bulk data, whole or not; changes the body."""
+        counted = {f.name: f.length or f.count for f in function.request_fields}
+        there = lists(self.calls.layouts, function.params_type, body)
+        there = [(counted.get(name), at, size) for name, at, _, size in there]
+        if bulk and function.bulk_in:
+            there.append((function.bulk_in.length or function.bulk_in.count, None, len(bulk)))
+        if not there:
+            return bulk
+        counter, at, size = self.random.choice(there)
+        for name, first, width in self.places(header, body):
+            count = int.from_bytes(body[first : first + width], "little")
+            if name == counter and count > 0 and size % count == 0:
+                fewer = self.random.randrange(count)
+                body[first : first + width] = fewer.to_bytes(width, "little")
+                if at is None:
+                    return bulk[: fewer * (size // count)]
+                struct.pack_into("<I", body, at + 4, fewer * (size // count) << 3 | 2)
+        return bulk
 
     def of(self, header, body, bulk):
         """The frames to send in place of this one."""
@@ -190,13 +242,14 @@ class _Session:
             header = list(header)
             header[2], header[4] = testing.WANT_REPLY, self.last
             self.sent[self.last] = header[1]
-            changed = self.requests.values(header, body)
+            changed, less = self.requests.values(header, body, bulk)
+            header[6] = len(less)
             for name, first, size in self.requests.places(header, body):
                 if creates.get(name) in self.proxy.calls.kinds:
                     kind = self.proxy.calls.kinds[creates[name]]
                     number = kind << 50 | self.last % (1 << 12) + SLOTS << 4
                     changed[first : first + size] = number.to_bytes(size, "little")
-            made.append((header, bytes(changed), bulk))
+            made.append((header, bytes(changed), less))
         self.proxy.changed += count
         return made
 
