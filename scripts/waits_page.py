@@ -18,7 +18,7 @@ def table():
     lines = ["| a step | natively | through fargpu | sequence |", "|---|---|---|---|"]
     for file in sorted(SEQUENCES.glob("*.yml")):
         of = yaml.safe_load(file.read_text())
-        link = f"[{file.stem}](../{file.relative_to(ROOT)})"
+        link = f"`{file.name}`"
         waits = f"{of['waits']}, shm {of['waits_shm']}" if "waits_shm" in of else of["waits"]
         lines.append(f"| {of['what']} | {of['natively']} | {waits} | {link} |")
     return "\n".join(lines) + "\n"
