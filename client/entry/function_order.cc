@@ -26,9 +26,11 @@ uint64_t last_before(Session& session, CUstream stream) {
 
 }  // namespace
 
+bool any_function(Session& session) { return session.observers.any(Observers::kHostFunctions); }
+
 void put_behind(Session& session, CUstream stream, uint64_t last) {
   HostCalls& calls = session.host_calls;
-  if (calls.last() == 0) return;
+  if (!any_function(session)) return;
   if (FunctionsAhead* const own = functions_of_order(session, stream)) {
     own->follow(std::min(last, calls.last()));
   } else {
@@ -37,7 +39,7 @@ void put_behind(Session& session, CUstream stream, uint64_t last) {
 }
 
 void record_behind(Session& session, CUstream stream, Event& event) {
-  if (session.host_calls.last() == 0) return event.functions.set(0);
+  if (!any_function(session)) return event.functions.set(0);
   // A driver refuses to record it in another context: then it stays as it was.
   const bool is_taken = event.context == home_of(context_of(stream));
   event.functions.set(is_taken ? last_before(session, stream) : FunctionsAhead::kAll);
@@ -50,7 +52,7 @@ void wait_behind(Session& session, CUstream stream, const Event& event) {
 }
 
 void launch_behind(Session& session, CUstream stream, FunctionsAhead& launched) {
-  if (session.host_calls.last() == 0) return;
+  if (!any_function(session)) return;
   put_behind(session, stream, launched.last());
   launched.follow(std::min(last_before(session, stream), session.host_calls.last()));
 }

@@ -3,8 +3,8 @@
 // that is behind none may read its source in the call (client/copy/copy_plan.h).
 //
 // Each is called before the frame is sent that puts something into the stream. Too many functions
-// are no harm: the worker then asks for the bytes. Costs a load while there was no function. Any
-// thread.
+// are no harm: the worker then asks for the bytes. Costs a load while all functions have returned:
+// those that come are in no order with it. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -18,6 +18,8 @@ namespace fargpu::client {
 struct Event;
 class Session;
 
+// Whether a function has not returned.
+bool any_function(Session& session);
 // Functions up to this id are in the stream, or something that waits for them.
 void put_behind(Session& session, CUstream stream, uint64_t last);
 // The event is recorded in the stream, and by nothing else before it is recorded again.

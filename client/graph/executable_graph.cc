@@ -303,7 +303,7 @@ CUresult send_in_turn(GraphExec& exec, const CallTarget& target, CUstream stream
 
 // Launches run one after the other.
 void note_order(GraphExec& exec, Session& session, CUstream stream) {
-  if (session.host_calls.last() == 0) [[likely]]
+  if (!any_function(session)) [[likely]]
     return;
   if (exec.waits.load(std::memory_order_relaxed)) put_behind(session, stream, FunctionsAhead::kAll);
   launch_behind(session, stream, exec.functions);

@@ -286,14 +286,14 @@ TEST_F(DaemonTest, SurvivesWhatStrangersSend) {
 
 TEST_F(DaemonTest, RefusesWithTheReason) {
   const std::string token = folder_ + "/token";
-  std::ofstream(token) << "secret\n";
+  std::ofstream(token) << "a-secret\n";
   ::chmod(token.c_str(), 0600);
   ASSERT_NO_FATAL_FAILURE(start({"--token-file", token}));
   const auto refused = [&](const std::function<void(schema::Hello::Builder)>& change,
                            schema::Refusal::Reason reason) {
     const Fd socket = connect();
     send_hello(socket, [&](schema::Hello::Builder h) {
-      h.setToken("secret");
+      h.setToken("a-secret");
       change(h);
     });
     expect_refusal(socket, reason);
@@ -314,14 +314,14 @@ TEST_F(DaemonTest, RefusesWithTheReason) {
   const Fd newer = connect();
   send_hello(newer, {}, 63);
   expect_refusal(newer, schema::Refusal::Reason::VERSION);
-  EXPECT_EQ(status("secret").sessions, 0u);
+  EXPECT_EQ(status("a-secret").sessions, 0u);
 
-  std::ofstream(token) << "changed\n";
+  std::ofstream(token) << "another-secret\n";
   daemon_->signal(SIGHUP);
   EXPECT_TRUE(eventually([&] {
     const Fd socket = connect();
     send_hello(
-        socket, [](schema::Hello::Builder h) { h.setToken("changed"); }, wire::kStatus);
+        socket, [](schema::Hello::Builder h) { h.setToken("another-secret"); }, wire::kStatus);
     const auto frame = answer(socket);
     return frame.ok() && frame->header.result == 0;
   }));
@@ -346,20 +346,20 @@ TEST_F(DaemonTest, PlacesSessionsAndFreesTheirGpus) {
 
 TEST_F(DaemonTest, SaysWhyASessionEndedToWhoeverHasTheToken) {
   const std::string token = folder_ + "/token";
-  std::ofstream(token) << "secret\n";
+  std::ofstream(token) << "a-secret\n";
   ::chmod(token.c_str(), 0600);
   ASSERT_NO_FATAL_FAILURE(start({"--token-file", token}));
   const Fd session = connect();
-  send_hello(session, [](schema::Hello::Builder h) { h.setToken("secret"); });
+  send_hello(session, [](schema::Hello::Builder h) { h.setToken("a-secret"); });
   EXPECT_EQ(first_line(session), "GPU-11111111");
-  const Seen seen = status("secret");
+  const Seen seen = status("a-secret");
   ASSERT_EQ(seen.sessions, 1u);
-  EXPECT_EQ(end_of(seen.session, "secret"), std::pair(State::LIVES, std::string()));
-  EXPECT_EQ(end_of(seen.session + 1000, "secret"), std::pair(State::UNKNOWN, std::string()));
+  EXPECT_EQ(end_of(seen.session, "a-secret"), std::pair(State::LIVES, std::string()));
+  EXPECT_EQ(end_of(seen.session + 1000, "a-secret"), std::pair(State::UNKNOWN, std::string()));
   ASSERT_EQ(::kill(seen.worker, SIGKILL), 0);
   std::pair<State, std::string> end;
   EXPECT_TRUE(eventually([&] {
-    end = end_of(seen.session, "secret");
+    end = end_of(seen.session, "a-secret");
     return end.first == State::ENDED;
   }));
   EXPECT_THAT(end.second, HasSubstr("was killed by signal 9 (Killed)"));
@@ -403,7 +403,7 @@ TEST_F(DaemonTest, AJobIsHeldByItsConnectionAndItsSessionsHaveItsGpus) {
 
 TEST_F(DaemonTest, AJobsKeyOpensNothingElse) {
   const std::string token = folder_ + "/token";
-  std::ofstream(token) << "secret\n";
+  std::ofstream(token) << "a-secret\n";
   ::chmod(token.c_str(), 0600);
   ASSERT_NO_FATAL_FAILURE(start({"--token-file", token}));
   const auto refused_job = [&](const std::function<void(schema::OpenJob::Builder)>& change,
@@ -418,7 +418,7 @@ TEST_F(DaemonTest, AJobsKeyOpensNothingElse) {
   refused_job([](auto job) { job.setProtocolVersion(77); }, schema::Refusal::Reason::VERSION);
   refused_job(
       [](auto job) {
-        job.setToken("secret");
+        job.setToken("a-secret");
         job.initKnows(0);
       },
       schema::Refusal::Reason::VERSION);
@@ -427,13 +427,13 @@ TEST_F(DaemonTest, AJobsKeyOpensNothingElse) {
   refused_job([](auto job) { job.initDevices(5000); }, schema::Refusal::Reason::BAD_REQUEST);
   refused_job(
       [](auto job) {
-        job.setToken("secret");
+        job.setToken("a-secret");
         job.setGpus(3);
       },
       schema::Refusal::Reason::BAD_REQUEST);
 
   const Fd holder = connect();
-  send_open_job(holder, [](schema::OpenJob::Builder job) { job.setToken("secret"); });
+  send_open_job(holder, [](schema::OpenJob::Builder job) { job.setToken("a-secret"); });
   const OpenedJob job = opened(holder);
   ASSERT_NE(job.id, 0u);
   const auto refused = [&](const std::function<void(schema::Hello::Builder)>& change,
@@ -452,7 +452,7 @@ TEST_F(DaemonTest, AJobsKeyOpensNothingElse) {
            {job.id, wrong}, {job.id, std::string(16, '\0')}, {job.id + 1, job.key}}) {
     refused(
         [&, id = id, key = key](auto h) {
-          h.setToken("secret");
+          h.setToken("a-secret");
           show(h, id, key);
         },
         schema::Refusal::Reason::JOB);
@@ -460,13 +460,13 @@ TEST_F(DaemonTest, AJobsKeyOpensNothingElse) {
   for (const std::string& key : {std::string(), job.key.substr(1), job.key + "x", huge}) {
     refused(
         [&](auto h) {
-          h.setToken("secret");
+          h.setToken("a-secret");
           show(h, job.id, key);
         },
         schema::Refusal::Reason::BAD_REQUEST);
   }
-  EXPECT_EQ(status("secret").sessions, 0u);
-  EXPECT_EQ(status("secret").jobs, 1u);
+  EXPECT_EQ(status("a-secret").sessions, 0u);
+  EXPECT_EQ(status("a-secret").jobs, 1u);
 }
 
 TEST_F(DaemonTest, AHolderThatSpeaksOrGoesEndsItsJobAlone) {
