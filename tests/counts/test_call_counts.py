@@ -3,6 +3,8 @@ class of calls that takes a tenth more has become dearer. Counts, unlike times, 
 busy machine. Waiting ends sleep, since a spinning one counts how long it waits. Both ends are on
 one processor: the one that is woken answers at once there, as on a busy machine. On an idle one it
 wakes on another processor, and the program looks for the answer before it is there, which counts.
+Calls that wait still differ by a fifth with what else runs: their figures are those of a busy
+machine.
 
 FARGPU_TEST_UPDATE=1 writes the figures of this machine into counts.yml."""
 
