@@ -5,11 +5,10 @@
 // A look at all memory takes time, and finds a later store without an earlier one if it has passed
 // the earlier one's place. So looks go round until everything was looked at since the last change
 // was found: then all of it was there at once. If that does not come to an end, memory with a gate
-// is closed for a look, and its writers wait; of the rest a snapshot is taken, at which looks come to
-// an end. What was closed before the look need not be looked at
-// again for the sake of a change in it: it was stored before the look began, like all that its
-// thread stored ahead of it. So much memory that is open is closed first, and stays so: the end of
-// the work would close it.
+// is closed for a look, and its writers wait; of the rest a snapshot is taken, at which looks come
+// to an end. What was closed before the look need not be looked at again for the sake of a change
+// in it: it was stored before the look began, like all that its thread stored ahead of it. So much
+// memory that is open is closed first, and stays so: the end of the work would close it.
 //
 // A kernel may look while the worker puts bytes in their places, in the order in which they are
 // sent: by address, and words that may be flags (LateWords) behind everything else.

@@ -8,8 +8,8 @@
 // Anonymous memory has no file: there, with kMoves, pages are moved away and back (Linux 6.8). What
 // the program does to such memory (unmaps, moves or empties it) is reported, too; it waits until
 // the report is taken. The memory to which pages are moved is watched with kKeeps, and no access to
-// it waits. With kSnapshots pages are made unwritable for a while (memory_snapshot.h), of any kind of
-// memory.
+// it waits. With kSnapshots pages are made unwritable for a while (memory_snapshot.h), of any kind
+// of memory.
 //
 // A program that closes descriptors which it does not know leaves watched memory watched: accesses
 // wait and are served as before, up to 5 ms later (OwnTable).

@@ -48,8 +48,9 @@ inline bool may_compile(Worker& worker, uint64_t bytes) {
 }
 
 // Charges the variables on the devices from `first` up to `end`, then loads as with_memory() does:
-// `start(finished)`, then `done(result, variables)`. OUT_OF_MEMORY: there is too much PTX. In a job without a limit nothing is counted,
-// since that unpacks the image. `load` has the `image` and gets the number of `variables`.
+// `start(finished)`, then `done(result, variables)`. OUT_OF_MEMORY: there is too much PTX. In a job
+// without a limit nothing is counted, since that unpacks the image. `load` has the `image` and gets
+// the number of `variables`.
 template <typename Load, typename Start, typename Done>
 void with_variables(const LaterReply& later, const std::shared_ptr<Load>& load, size_t first,
                     size_t end, const Start& start, const Done& done) {
