@@ -445,8 +445,9 @@ print(error(nvmlDeviceGetUtilizationRates, handle), error(nvmlDeviceGetCount), f
         self.addCleanup(program.communicate)
         self.addCleanup(program.kill)
         self.assertEqual(program.stdout.readline(), "ready\n")
-        listed = testing.run([testing.BUILD.fargpu, "ps", "--server", self.daemon.server]).stdout
-        self.assertIn("management", listed)
+        ps = [testing.BUILD.fargpu, "ps", "--server", self.daemon.server]
+        # Until its worker has told the daemon, it is listed as one that starts.
+        testing.wait_until(lambda: "management" in testing.run(ps).stdout, "ps says what it is")
 
     def test_smi(self):
         """Its page is laid out as that of nvidia-smi 580, with several GPUs and processes."""
