@@ -14,11 +14,6 @@ constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
 constexpr size_t kReadAheadBytes = 256 << 10;  // one read takes many small frames
 constexpr size_t kCheapMoveBytes = 4 << 10;
 constexpr std::align_val_t kAlignment{64};
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kBodiesApart = true;  // so that a read behind one is seen
-#else
-constexpr bool kBodiesApart = false;
-#endif
 
 std::byte* allocate(size_t bytes) {
   return static_cast<std::byte*>(::operator new[](bytes, kAlignment));
@@ -105,10 +100,8 @@ void FrameAssembler::begin_bulk(std::span<std::byte> bulk) {
 }
 
 std::span<const std::byte> FrameAssembler::aligned_body(const std::byte* body, size_t bytes) {
-  if (bytes == 0 || (reinterpret_cast<uintptr_t>(body) % 8 == 0 && !kBodiesApart))
-    return {body, bytes};
-  if (!scratch_ || kBodiesApart)
-    scratch_.reset(allocate(kBodiesApart ? bytes : wire::whole_words(limits_.max_body_bytes)));
+  if (reinterpret_cast<uintptr_t>(body) % 8 == 0 || bytes == 0) return {body, bytes};
+  if (!scratch_) scratch_.reset(allocate(wire::whole_words(limits_.max_body_bytes)));
   std::memcpy(scratch_.get(), body, bytes);
   return {scratch_.get(), bytes};
 }
