@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/wire/data.h"
 #include "schema/support/cuda_rules.h"
 
 namespace fargpu::server {
@@ -18,12 +19,11 @@ void require(bool holds, const char* what) {
 }
 
 GivenKernel kernel_in(schema::graph::Kernel::Reader kernel) {
-  const auto packed = kernel.getParameters();
   return {kernel.getFunction(),
           {kernel.getGridX(), kernel.getGridY(), kernel.getGridZ()},
           {kernel.getBlockX(), kernel.getBlockY(), kernel.getBlockZ()},
           kernel.getSharedBytes(),
-          std::as_bytes(std::span(packed.begin(), packed.size()))};
+          wire::as_bytes(kernel.getParameters())};
 }
 
 CUresult KernelParams::take(const GraphParts& parts, CUcontext context, const GivenKernel& kernel) {
@@ -47,19 +47,15 @@ CUresult KernelParams::take(const GraphParts& parts, CUcontext context, const Gi
   params_.blockDimZ = kernel.block[2];
   params_.sharedMemBytes = kernel.shared_bytes;
   if (size_ == 0) return result;
-  auto* const packed = const_cast<std::byte*>(kernel.parameters.data());
   if (layout == nullptr) {
-    extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size_,
-              CU_LAUNCH_PARAM_END};
+    extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(kernel.parameters.data()),
+              CU_LAUNCH_PARAM_BUFFER_SIZE, &size_, CU_LAUNCH_PARAM_END};
     params_.extra = extra_.data();
     return result;
   }
   each_.emplace(layout->offsets.size());
-  for (size_t i = 0; i < layout->offsets.size(); ++i) {
-    require(layout->offsets[i] + layout->sizes[i] <= size_,
-            "the kernel has more parameters than came");
-    each_->data()[i] = packed + layout->offsets[i];
-  }
+  require(find_parameters(*layout, kernel.parameters, each_->data()),
+          "the kernel has more parameters than came");
   params_.kernelParams = each_->data();
   return result;
 }

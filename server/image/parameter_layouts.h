@@ -5,7 +5,9 @@
 // it passes the packed buffer as a whole.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +20,16 @@ namespace fargpu::server {
 struct KnownKernel : ParameterLayout {
   uint64_t local_bytes = 0;  // of each thread
 };
+
+// Points `each` at the parameters in their packed buffer. False: the kernel has more than came.
+inline bool find_parameters(const ParameterLayout& layout, std::span<const std::byte> packed,
+                            void** each) {
+  for (size_t i = 0; i < layout.offsets.size(); ++i) {
+    if (uint64_t{layout.offsets[i]} + layout.sizes[i] > packed.size()) return false;
+    each[i] = const_cast<std::byte*>(packed.data()) + layout.offsets[i];
+  }
+  return true;
+}
 
 class ParameterLayouts {
  public:

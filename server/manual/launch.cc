@@ -173,12 +173,8 @@ Status manual_fgLaunch(Worker& worker, const Request& request) {
     if (layout != nullptr)
       FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().memory.use_local(layout->local_bytes));
     schema::SmallBuffer<void*> pointers(layout != nullptr ? layout->offsets.size() : 0);
-    for (size_t i = 0; layout != nullptr && i < layout->offsets.size(); ++i) {
-      if (layout->offsets[i] + layout->sizes[i] > parameters.size()) {
-        return malformed("fgLaunch", "the kernel has more parameters than came");
-      }
-      pointers.data()[i] = const_cast<kj::byte*>(parameters.begin()) + layout->offsets[i];
-    }
+    if (layout != nullptr && !find_parameters(*layout, as_bytes(parameters), pointers.data()))
+      return malformed("fgLaunch", "the kernel has more parameters than came");
     size_t parameter_bytes = parameters.size();
     void* buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<kj::byte*>(parameters.begin()),
                       CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
@@ -228,11 +224,9 @@ Status manual_fgLaunchMultiDevice(Worker& worker, const Request& request) {
       if (layout == nullptr && size > 0) return answer(worker, request, CUDA_ERROR_INVALID_IMAGE);
       if (layout != nullptr) {
         FARGPU_ANSWER_UNLESS_SUCCESS(worker.parts().memory.use_local(layout->local_bytes));
-        for (size_t p = 0; p < layout->offsets.size(); ++p) {
-          if (uint64_t{layout->offsets[p]} + layout->sizes[p] > size)
-            return malformed("fgLaunchMultiDevice", "a kernel has more parameters than came");
-          pointers[i].push_back(const_cast<std::byte*>(bytes.data() + begin + layout->offsets[p]));
-        }
+        pointers[i].resize(layout->offsets.size());
+        if (!find_parameters(*layout, bytes.subspan(begin, size), pointers[i].data()))
+          return malformed("fgLaunchMultiDevice", "a kernel has more parameters than came");
         launch.kernelParams = pointers[i].data();
       }
       begin += (size + 15) / 16 * 16;

@@ -19,9 +19,9 @@ BUILD = ROOT / "build" / "asan"
 FAULTS = {
     "launch-parameters": (
         "fargpu-worker",
-        "server/manual/launch.cc",
-        "if (layout->offsets[i] + layout->sizes[i] > parameters.size()) {",
-        "if (false) {",
+        "server/image/parameter_layouts.h",
+        "if (uint64_t{layout.offsets[i]} + layout.sizes[i] > packed.size()) return false;",
+        "",
     ),
     "copied-bytes": (
         "fargpu-worker",
