@@ -12,6 +12,7 @@
 
 #include "client/entry/streams.h"
 #include "client/graph/copy_change.h"
+#include "client/image/launch.h"
 #include "client/image/load.h"
 #include "client/image/twins.h"
 #include "client/process/process.h"
@@ -403,7 +404,6 @@ class Describer {
   }
 
   CUresult put_kernel(const NodeParams& params, schema::graph::Kernel::Builder builder) {
-    const CUDA_KERNEL_NODE_PARAMS_v3& kernel = params.get().kernel;
     const uint64_t id = in_session(session_, params.function());
     Function* function = nullptr;
     if (const CUresult result =
@@ -411,13 +411,7 @@ class Describer {
         result != CUDA_SUCCESS)
       return result;
     builder.setFunction(id);
-    builder.setGridX(kernel.gridDimX);
-    builder.setGridY(kernel.gridDimY);
-    builder.setGridZ(kernel.gridDimZ);
-    builder.setBlockX(kernel.blockDimX);
-    builder.setBlockY(kernel.blockDimY);
-    builder.setBlockZ(kernel.blockDimZ);
-    builder.setSharedBytes(kernel.sharedMemBytes);
+    put_shape(builder, shape_of(params.get().kernel));
     builder.setParameters(as_data(params.packed().data(), params.packed().size()));
     const auto& attributes = params.attributes();
     builder.setAttributes(as_data(attributes.data(), attributes.size() * sizeof attributes[0]));

@@ -60,13 +60,7 @@ std::optional<CUresult> change_kernel(GraphExec& exec, uint64_t node,
   change.setExec(exec.id);
   change.setPlace(found->second.place);
   change.setFunction(in_session(session, id));
-  change.setGridX(kernel.gridDimX);
-  change.setGridY(kernel.gridDimY);
-  change.setGridZ(kernel.gridDimZ);
-  change.setBlockX(kernel.blockDimX);
-  change.setBlockY(kernel.blockDimY);
-  change.setBlockZ(kernel.blockDimZ);
-  change.setSharedBytes(kernel.sharedMemBytes);
+  put_shape(change, shape_of(kernel));
   change.setParameterBytes(static_cast<uint32_t>(packed.size()));
   if (!packed.empty()) message.set_data(0, packed.size());
   int32_t refused = CUDA_SUCCESS;

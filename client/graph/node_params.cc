@@ -215,6 +215,12 @@ uint64_t function_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel) {
                                 : reinterpret_cast<uint64_t>(kernel.kern);
 }
 
+LaunchShape shape_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel) {
+  return {{kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
+          {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},
+          kernel.sharedMemBytes};
+}
+
 CUresult context_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, Context** context) {
   const uint64_t id = function_of(kernel);
   if (id == 0) return CUDA_ERROR_INVALID_HANDLE;
@@ -241,10 +247,7 @@ CUresult check_kernel(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, const Context& c
   FunctionAttributes* known = nullptr;
   result = attributes_in(session, **function, context, &known);
   if (result != CUDA_SUCCESS) return result;
-  return check_launch({{kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
-                       {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},
-                       kernel.sharedMemBytes},
-                      *session.device(context.device), **function, *known);
+  return check_launch(shape_of(kernel), *session.device(context.device), **function, *known);
 }
 
 uint64_t NodeParams::function() const { return function_of(given_.kernel); }

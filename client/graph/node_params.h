@@ -14,11 +14,13 @@
 namespace fargpu::client {
 
 struct Function;
+struct LaunchShape;
 
 // Nothing is in the places that a driver keeps for later.
 bool is_known(const CUgraphNodeParams& params);
 // Of a kernel's node: the id of the function or kernel.
 uint64_t function_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel);
+LaunchShape shape_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel);
 // Its context, as a driver takes it: a function's own, else that which is named or current.
 CUresult context_of(const CUDA_KERNEL_NODE_PARAMS_v3& kernel, Context** context);
 // Its function in that context, which is current, after the checks of a launch. May ask the server.

@@ -21,6 +21,18 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
+// Into a message: `builder` has these fields under the names of all messages with a launch.
+template <typename Builder>
+void put_shape(Builder& builder, const LaunchShape& shape) {
+  builder.setGridX(shape.grid[0]);
+  builder.setGridY(shape.grid[1]);
+  builder.setGridZ(shape.grid[2]);
+  builder.setBlockX(shape.block[0]);
+  builder.setBlockY(shape.block[1]);
+  builder.setBlockZ(shape.block[2]);
+  builder.setSharedBytes(shape.shared_bytes);
+}
+
 // CUDA_ERROR_INVALID_VALUE for shapes that the device, the function's shared memory or its required
 // block do not allow, LAUNCH_OUT_OF_RESOURCES for more threads than the function's registers allow,
 // INVALID_CLUSTER_SIZE for a grid that is not whole clusters of the required size.

@@ -63,13 +63,7 @@ CUresult send_plain_launch(const CallTarget& target, uint64_t function, const La
   return send_work(target, schema::op_fgLaunch, stream, [&](uint64_t id) -> const Message& {
     auto params = message.root();
     params.setFunction(function);
-    params.setGridX(shape.grid[0]);
-    params.setGridY(shape.grid[1]);
-    params.setGridZ(shape.grid[2]);
-    params.setBlockX(shape.block[0]);
-    params.setBlockY(shape.block[1]);
-    params.setBlockZ(shape.block[2]);
-    params.setSharedBytes(shape.shared_bytes);
+    put_shape(params, shape);
     params.setStream(id);
     params.setKind(static_cast<int>(kind));
     params.setParameterBytes(static_cast<uint32_t>(parameter_bytes));
