@@ -88,6 +88,8 @@ class Calls:
         opcodes = {m[1]: int(m[2]) for m in re.finditer(r"op_(\w+) = (\d+);", header)}
         self.all = [f for f in api.functions if f.wire and f.name in opcodes]
         self.opcode = {f.name: opcodes[f.name] for f in self.all}
+        self.by_name = {f.name: f for f in self.all}
+        self.of_opcode = {self.opcode[f.name]: f for f in self.all}
         types = (testing.ROOT / "schema/api/types.yml").read_text()
         self.kinds = {
             m[1]: int(m[2])

@@ -13,33 +13,36 @@ SLOTS = 2000  # from here on: ids that the client does not use
 KNOWN_CONTEXTS = (0, 1, 2, 3, 16, 1024, 65535)
 
 
+def root(layouts, kind, body):
+    """(fields, first byte and bytes of its numbers, number of its pointers) of a struct in a body;
+    without fields: there is none."""
+    if kind not in layouts.structs or len(body) < 8:
+        return {}, 8, 0, 0
+    word, words, pointers = struct.unpack_from("<iHH", body)
+    start, size = 8 + (word >> 2) * 8, words * 8
+    if word & 3 or start < 8 or start + size + 8 * pointers > len(body):
+        return {}, 8, 0, 0
+    return layouts.structs[kind][2], start, size, pointers
+
+
 def field_places(layouts, kind, body):
     """(name, first byte, bytes) of the numbers that this body has of a struct."""
-    if kind not in layouts.structs or len(body) < 8:
-        return []
-    word, words, _ = struct.unpack_from("<iHH", body)
-    start, size = 8 + (word >> 2) * 8, words * 8
-    if word & 3 or start < 8 or start + size > len(body):
-        return []
+    fields, start, size, _ = root(layouts, kind, body)
     return [
         (name, start + first // 8, (end - first) // 8)
-        for name, (_, first, end, pointer) in layouts.structs[kind][2].items()
+        for name, (_, first, end, pointer) in fields.items()
         if pointer is None and end - first >= 8 and end // 8 <= size
     ]
 
 
 def lists(layouts, kind, body):
     """(name, place of the pointer, first byte, bytes) of the lists of bytes that it has."""
-    if kind not in layouts.structs or len(body) < 8:
-        return []
-    word, words, pointers = struct.unpack_from("<iHH", body)
-    start, found = 8 + (word >> 2) * 8 + words * 8, []
-    if word & 3 or start < 8 or start + 8 * pointers > len(body):
-        return []
-    for name, (_, _, _, pointer) in layouts.structs[kind][2].items():
+    fields, start, size, pointers = root(layouts, kind, body)
+    found = []
+    for name, (_, _, _, pointer) in fields.items():
         if pointer is None or pointer >= pointers:
             continue
-        at = start + 8 * pointer
+        at = start + size + 8 * pointer
         offset, count = struct.unpack_from("<iI", body, at)
         first = at + 8 + (offset >> 2) * 8
         if offset & 3 == 1 and count & 7 == 2 and at < first <= len(body) - (count >> 3):
@@ -81,15 +84,14 @@ class Changes:
             if there := [each for each in there if each[3] > 0]:
                 name, _, first, size = random.choice(there)
                 at = first + random.randrange(0, size, 8)
-                width = min(random.choice((4, 8)), first + size - at)
-                body[at : at + width] = self.value(name, width, body[at : at + width])
+                self.change(body, name, at, min(random.choice((4, 8)), first + size - at))
         elif way < 0.4:
             bulk = self.less(function, header, body, bulk)
         else:
             places = self.places(header, body, form=False)
             for name, first, size in random.sample(places, min(len(places), 2)):
                 if random.random() < 0.6:
-                    body[first : first + size] = self.value(name, size, body[first : first + size])
+                    self.change(body, name, first, size)
         return body, bulk
 
     def less(self, function, header, body, bulk):
@@ -119,7 +121,7 @@ class Changes:
         way = random.random()
         if places and way < 0.8:
             for name, first, size in random.sample(places, min(len(places), random.choice((1, 2)))):
-                body[first : first + size] = self.value(name, size, body[first : first + size])
+                self.change(body, name, first, size)
         elif body and way < 0.85:
             body[random.randrange(len(body))] ^= 1 << random.randrange(8)
         elif way < 0.87:
@@ -136,6 +138,9 @@ class Changes:
             repeated = random.choice((0, 2))
         header[5], header[6] = len(body), len(bulk)
         return [(header, bytes(body), bulk)] * repeated
+
+    def change(self, body, name, first, size):
+        body[first : first + size] = self.value(name, size, body[first : first + size])
 
     def value(self, name, size, old):
         """An edge, what this field had in another call, or nearly what it has."""

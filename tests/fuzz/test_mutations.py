@@ -16,12 +16,13 @@ import threading
 import time
 import unittest
 
+import campaign
 import fargpu_testing as testing
 from calls import Calls
+from campaign import SEED
 from mutations import Proxy
 
-SECONDS = float(os.environ.get("FARGPU_FUZZ_SECONDS", "12"))
-SEED = int(os.environ.get("FARGPU_FUZZ_SEED", time.time_ns() % (1 << 32)))
+SECONDS = campaign.seconds(12)
 CRASHES = {-number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)}
 # Host memory of a session is lost with its server: who uses it then crashes, as documented.
 HOST_MEMORY = re.compile(
@@ -69,9 +70,8 @@ class Mutations(unittest.TestCase):
         elif done.returncode in CRASHES and not is_lost:
             self.crashed.append((program.name, done.returncode))
 
-    def campaign(self, **chances):
+    def beside_honest_programs(self, **chances):
         calls = Calls()
-        calls.of_opcode = {calls.opcode[f.name]: f for f in calls.all}
         flags = ("--max-memory-per-job", "256M", "--host-memory-per-session", "512M")
         print(f"seed {SEED}", flush=True)
         ends = collections.Counter()
@@ -87,38 +87,28 @@ class Mutations(unittest.TestCase):
                 ]
                 for thread in threads:
                     thread.start()
-                program = testing.BUILD.folder / "tests" / "fault" / "fault_program"
-                honest = 0
-                while time.monotonic() < until:
-                    done = daemon.run(program)
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                    honest += 1
-                    time.sleep(0.2)
+                honest = campaign.run_honest(self, daemon, until, pause=0.2)
                 for thread in threads:
                     thread.join()
                 testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
-            log = daemon.log_text()
-            crashes = re.findall(r'event=session-end .*how="was killed by signal (\d+)', log)
-            crashes = [number for number in crashes if number not in ("9", "15")]
-            counts = proxy.succeeded, proxy.refused
-            for name in (function.name for function in calls.all):
-                print(f"{name:40} {counts[0][name]:8} {counts[1][name]:8}")
+            crashes = campaign.crashes(daemon)
+            campaign.report(calls, proxy.succeeded, proxy.refused)
             print(
                 f"{ends.total()} programs ended with {dict(ends)}, {honest} honest ones; "
                 f"{proxy.changed} frames changed, {len(crashes)} crashes"
             )
             # It is no good if it does not get anywhere.
-            self.assertGreater(counts[0].total(), 500)
+            self.assertGreater(proxy.succeeded.total(), 500)
             self.assertGreater(proxy.changed, 5)
             self.assertEqual(crashes, [], f"seed {SEED}")
             self.assertIsNone(daemon.process.poll())
             self.assertEqual(self.crashed, [], f"seed {SEED}")
 
     def test_hostile_clients(self):
-        self.campaign(requests=0.002, more=0.1)
+        self.beside_honest_programs(requests=0.002, more=0.1)
 
     def test_hostile_servers(self):
-        self.campaign(answers=0.01)
+        self.beside_honest_programs(answers=0.01)
 
 
 if __name__ == "__main__":

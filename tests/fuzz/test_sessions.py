@@ -7,21 +7,20 @@ beside it are right.
   each call has succeeded and was refused."""
 
 import collections
-import os
 import random
-import re
 import struct
 import threading
 import time
 import unittest
 
+import campaign
 import fargpu_testing as testing
 from calls import EDGES, Calls, Message, Objects
+from campaign import SEED
 
 MANAGE, HOST_CALL, HOST_CALL_DONE = 19, 5, 6
 REPLY = 1
-SECONDS = float(os.environ.get("FARGPU_FUZZ_SECONDS", "20"))
-SEED = int(os.environ.get("FARGPU_FUZZ_SEED", time.time_ns() % (1 << 32)))
+SECONDS = campaign.seconds(20)
 PATIENCE = 2  # for one call; a worker shows that it lives as often
 # They end, or hold, the whole session by what they are for.
 SELDOM = {"fgHostCall", "fgContextDestroy", "fgGreenDestroy", "fgPrimaryRelease", "fgFetched"}
@@ -152,31 +151,23 @@ class Fuzzer:
 class Sessions(unittest.TestCase):
     def test_hostile_sessions(self):
         calls = Calls()
-        calls.by_name = {f.name: f for f in calls.all}
         flags = ("--max-memory-per-job", "64M", "--host-memory-per-session", "256M")
         print(f"seed {SEED}", flush=True)
         with testing.Daemon(*flags, "--job-grace", "1s") as daemon:
-            program = testing.BUILD.folder / "tests" / "fault" / "fault_program"
             fuzzers = [Fuzzer(daemon, calls, number) for number in range(3)]
             until = time.monotonic() + SECONDS
             threads = [threading.Thread(target=f.run, args=(until,)) for f in fuzzers]
             for thread in threads:
                 thread.start()
-            honest = 0
-            while time.monotonic() < until:
-                done = daemon.run(program)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                honest += 1
+            honest = campaign.run_honest(self, daemon, until)
             for thread in threads:
                 thread.join(60)
             self.assertTrue(all(f.done for f in fuzzers))
             testing.wait_until(lambda: not daemon.workers(), "no worker is left", 40)
-            log = daemon.log_text()
-            ends = re.findall(r'event=session-end .*how="was killed by signal (\d+)', log)
-            crashes = [number for number in ends if number not in ("9", "15")]
+            crashes = campaign.crashes(daemon)
             succeeded = sum((f.succeeded for f in fuzzers), collections.Counter())
             refused = sum((f.refused for f in fuzzers), collections.Counter())
-            self.report(calls, succeeded, refused)
+            campaign.report(calls, succeeded, refused)
             print("waited:", dict(sum((f.waited for f in fuzzers), collections.Counter())))
             print(
                 f"{sum(f.sessions for f in fuzzers)} sessions, "
@@ -188,14 +179,6 @@ class Sessions(unittest.TestCase):
             # It is no good if it does not get anywhere.
             self.assertGreater(sum(succeeded.values()), 500)
             self.assertGreater(sum(refused.values()), 200)
-
-    @staticmethod
-    def report(calls, succeeded, refused):
-        for function in calls.all:
-            print(f"{function.name:40} {succeeded[function.name]:8} {refused[function.name]:8}")
-        tried = [f.name for f in calls.all if succeeded[f.name] + refused[f.name]]
-        good = [name for name in tried if succeeded[name]]
-        print(f"{len(calls.all)} calls, {len(tried)} tried, {len(good)} with success")
 
 
 if __name__ == "__main__":
