@@ -9,8 +9,8 @@
 // Nor does the wait behind a small copy to the device, if its stream was done before and the worker
 // lets it count as ended (copy::Order::kReturned).
 //
-// Known for the last such copy or wait of a thread. It answers one wait: who waits again asks, and
-// would learn of an error elsewhere in the context.
+// Known for the last such copy or wait of a thread. It answers one wait: a second one asks the
+// server, which reports errors elsewhere in the context.
 #pragma once
 
 #include <cuda.h>

@@ -181,8 +181,8 @@ CUresult withdraw(Session& session, const Region& region) {
   const uint16_t context = current_context_id();
   CUresult result = CUDA_SUCCESS;
   if (!is_registered(region)) {
-    // Nobody asks for its bytes any more. The call waits for what uses it, so other memory is made
-    // equal.
+    // Its bytes are needed no more. The call waits for the work that uses it, so it synchronises
+    // other memory.
     session.pages.remove(region.base);
     result = unmap(session, context, region.base);
     const CUresult pulled = after_synchronisation(session);
