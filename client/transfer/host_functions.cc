@@ -26,7 +26,9 @@ void has_returned(Session& session, uint64_t id) {
   const Submission kernels_after_it(session);
   rpc::Channel::Call call(session.channel(), wire::kHostCallDone, 0, 64);
   call.init<schema::HostCallDone>().setId(id);
-  if (const Status status = call.send(); !status.ok()) from_status(status);
+  Status status = call.send();
+  if (status.ok()) status = session.channel().flush();  // its stream is held until then
+  if (!status.ok()) from_status(status);
 }
 
 [[noreturn]] void run_functions(Session& session) {

@@ -26,6 +26,7 @@ struct FunctionsToSend {
   HostTurns::Entering entering{};
 };
 // Sends them when there are turns, by `message(stream)`: it is given the stream's id on the wire.
+// They leave at once, with what was sent before: the application may be waiting for one of them.
 template <typename Message>
 CUresult submit_functions(const CallTarget& target, const FunctionsToSend& functions,
                           unsigned needs, Message&& message) {
@@ -43,7 +44,10 @@ CUresult submit_functions(const CallTarget& target, const FunctionsToSend& funct
         });
     if (result == CUDA_SUCCESS && functions.turns != nullptr)
       session.host_turns.has_entered(functions.turns);
-    if (!is_early) return result;
+    if (!is_early) {
+      (void)session.channel().flush();
+      return result;
+    }
     session.host_turns.wait_to_enter(functions.turns, functions.entering, follow, lost);
   }
 }
