@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/address_check.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/host/thread.h"
@@ -27,7 +28,8 @@ void Reply::take(const wire::FrameHeader& header, Bytes body) {
   bulk_bytes = header.bulk_bytes;
   body_bytes_ = body.size();
   if (body.empty()) return;
-  if (body.size() > kInlineBytes) heap_ = std::make_unique_for_overwrite<std::byte[]>(body.size());
+  if (body.size() > kInlineBytes || address_check::kOn)
+    heap_ = std::make_unique_for_overwrite<std::byte[]>(body.size());
   std::memcpy(heap_ ? heap_.get() : inline_, body.data(), body.size());
 }
 

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "common/base/address_check.h"
+
 namespace fargpu::transport {
 namespace {
 
@@ -76,7 +78,7 @@ Result<size_t> FrameAssembler::advance_share(size_t index, size_t bytes, FrameHa
 
 Result<size_t> FrameAssembler::after_bulk(FrameHandler& handler) {
   in_bulk_ = false;
-  FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body_, bulk_));
+  FARGPU_RETURN_IF_ERROR(deliver(handler, bulk_));
   FARGPU_ASSIGN_OR_RETURN(const size_t more, parse(handler));
   return 1 + more;
 }
@@ -106,6 +108,16 @@ std::span<const std::byte> FrameAssembler::aligned_body(const std::byte* body, s
   return {scratch_.get(), bytes};
 }
 
+std::span<const std::byte> FrameAssembler::around_body() const {
+  if (body_in_buffer()) return {buffer_.get(), capacity_};
+  return {scratch_.get(), wire::whole_words(limits_.max_body_bytes)};
+}
+
+Status FrameAssembler::deliver(FrameHandler& handler, std::span<std::byte> bulk) {
+  const address_check::OnlyPart body(body_, around_body());
+  return handler.on_frame(header_, body_, bulk);
+}
+
 Result<bool> FrameAssembler::parse_one(FrameHandler& handler) {
   const size_t available = end_ - begin_;
   if (available < kHeaderBytes) return false;
@@ -117,7 +129,7 @@ Result<bool> FrameAssembler::parse_one(FrameHandler& handler) {
   body_ = aligned_body(buffer_.get() + begin_ + kHeaderBytes, header_.body_bytes);
   begin_ += frame_bytes;
   if (header_.bulk_bytes == 0) {
-    FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body_, {}));
+    FARGPU_RETURN_IF_ERROR(deliver(handler, {}));
     return true;
   }
   return take_bulk(handler);
@@ -137,18 +149,14 @@ Result<bool> FrameAssembler::take_bulk(FrameHandler& handler) {
   begin_ += done_[0];
   if (missing_ == 0) {
     in_bulk_ = false;
-    FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body_, bulk_));
+    FARGPU_RETURN_IF_ERROR(deliver(handler, bulk_));
     return true;
   }
   if (must_wait()) return false;  // what is buffered belongs to later frames
   // The buffer is used up. What follows the bulk is stored aligned, behind the body, which must
   // stay.
-  const bool body_in_buffer =
-      body_.data() == nullptr || body_.empty()
-          ? false
-          : body_.data() >= buffer_.get() && body_.data() < buffer_.get() + capacity_;
   begin_ = end_ =
-      body_in_buffer
+      body_in_buffer() && !body_.empty()
           ? wire::whole_words(static_cast<size_t>(body_.data() - buffer_.get()) + body_.size())
           : 0;
   return false;

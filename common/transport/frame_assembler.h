@@ -56,6 +56,12 @@ class FrameAssembler {
   // The rest of the bulk, after header and body.
   Result<bool> take_bulk(FrameHandler& handler);
   std::span<const std::byte> aligned_body(const std::byte* body, size_t bytes);
+  bool body_in_buffer() const {
+    return body_.data() >= buffer_.get() && body_.data() < buffer_.get() + capacity_;
+  }
+  // All of the memory in which the body lies.
+  std::span<const std::byte> around_body() const;
+  Status deliver(FrameHandler& handler, std::span<std::byte> bulk);
   void make_room();
 
   const wire::FrameLimits limits_;

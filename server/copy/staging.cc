@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "common/base/address_check.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
@@ -20,7 +21,11 @@ size_t class_bytes(unsigned size_class) { return StagingPool::kSmallest << size_
 
 }  // namespace
 
-void StagingBlock::give_back() { pool_->give_back(*memory_); }
+void StagingBlock::give_back() {
+  const auto all = whole();
+  address_check::unpoison(all.data() + size_, all.data() + all.size());
+  pool_->give_back(*memory_);
+}
 
 std::span<std::byte> StagingBlock::whole() const {
   return {memory_->base, class_bytes(memory_->size_class)};
@@ -68,6 +73,8 @@ Result<StagingBlock> StagingPool::acquire(size_t bytes, StagingUse use, uint16_t
   block.pool_ = this;
   block.memory_ = memory;
   block.size_ = bytes;
+  const auto all = block.whole();
+  address_check::poison(all.data() + bytes, all.data() + all.size());
   return block;
 }
 

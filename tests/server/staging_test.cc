@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "common/base/address_check.h"
 #include "generated/server/driver_table.h"
 
 namespace fargpu::server {
@@ -45,6 +46,9 @@ TEST_F(StagingTest, SaysPinnedExactlyWhenItIsWhateverTheSizeAskedFor) {
         auto block = pool.acquire(bytes, use, context);
         ASSERT_TRUE(block.ok());
         EXPECT_EQ(block->bytes().size(), bytes);
+        const std::byte* const behind = block->bytes().data() + bytes;
+        EXPECT_EQ(address_check::is_poisoned(behind),
+                  address_check::kOn && bytes != block->whole().size());
         EXPECT_EQ(block->pinned(), is_registered(*block)) << bytes << " context " << context;
         const bool must =
             context != 0 && (use == StagingUse::kFromDevice || bytes >= StagingPool::kPinnedFrom);

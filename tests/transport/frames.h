@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "common/base/address_check.h"
 #include "common/transport/transport.h"
 
 namespace fargpu::test {
@@ -77,6 +78,9 @@ class CheckingHandler final : public transport::FrameHandler {
     const auto expected_body = pattern(header.body_bytes, header.sequence);
     const auto expected_bulk = pattern(header.bulk_bytes, ~header.sequence);
     if (!body.empty() && reinterpret_cast<uintptr_t>(body.data()) % 8 != 0) ++unaligned;
+    if (address_check::kOn && !body.empty() &&
+        !address_check::is_poisoned(body.data() + body.size()))
+      ++unguarded;
     if (!same(body, expected_body)) ++wrong;
     if (!same(bulk, expected_bulk)) ++wrong;
     if (header.bulk_bytes > 0 && bulk.data() != bulk_.data()) ++wrong;
@@ -85,6 +89,7 @@ class CheckingHandler final : public transport::FrameHandler {
 
   std::vector<wire::FrameHeader> headers;
   int wrong = 0, unaligned = 0;
+  int unguarded = 0;  // a read behind the body would not show, where such reads do
   Status fail_with;
 
  private:

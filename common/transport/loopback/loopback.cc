@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "common/base/address_check.h"
 #include "common/base/check.h"
 #include "common/base/fd.h"
 #include "common/transport/commit_check.h"
@@ -236,6 +237,7 @@ class LoopbackTransport final : public Transport {
       }
       std::memcpy(bulk.data(), message.bulk.data(), bulk.size());
     }
+    const address_check::OnlyPart only_body(body, {message.head.data(), message.head.capacity()});
     frames_received_.fetch_add(1, std::memory_order_relaxed);
     bytes_received_.fetch_add(message.size(), std::memory_order_relaxed);
     return handler.on_frame(header, body, bulk);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/base/address_check.h"
+
 namespace fargpu::transport {
 namespace {
 
@@ -51,9 +53,7 @@ bool ShmReceiver::fill(std::span<std::byte> room, size_t& done) {
 }
 
 Status ShmReceiver::begin_bulk(FrameHandler& handler) {
-  const std::span<const std::byte> body(reinterpret_cast<const std::byte*>(body_.get()),
-                                        header_.body_bytes);
-  FARGPU_ASSIGN_OR_RETURN(bulk_, handler.bulk_buffer(header_, body));
+  FARGPU_ASSIGN_OR_RETURN(bulk_, handler.bulk_buffer(header_, body()));
   if (bulk_.size() != header_.bulk_bytes) {
     return Status(StatusCode::kProtocol,
                   fmt::format("no room for the {} bytes of bulk data of opcode {}",
@@ -69,8 +69,7 @@ Result<bool> ShmReceiver::step(FrameHandler& handler) {
     FARGPU_RETURN_IF_ERROR(wire::check_header(header_, limits_));
     checked_ = true;
   }
-  const std::span<std::byte> body(reinterpret_cast<std::byte*>(body_.get()), header_.body_bytes);
-  if (!fill(body, body_bytes_)) return false;
+  if (!fill(body(), body_bytes_)) return false;
   if (header_.bulk_bytes > 0) {
     if (!has_bulk_room_) FARGPU_RETURN_IF_ERROR(begin_bulk(handler));
     if (!fill(bulk_, bulk_bytes_)) return false;
@@ -79,7 +78,9 @@ Result<bool> ShmReceiver::step(FrameHandler& handler) {
   header_bytes_ = body_bytes_ = bulk_bytes_ = 0;
   checked_ = has_bulk_room_ = false;
   frames.add(1);
-  FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body, bulk));
+  const address_check::OnlyPart only_body(
+      body(), std::as_bytes(std::span(body_.get(), limits_.max_body_bytes / sizeof(uint64_t) + 1)));
+  FARGPU_RETURN_IF_ERROR(handler.on_frame(header_, body(), bulk));
   return true;
 }
 

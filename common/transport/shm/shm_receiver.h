@@ -31,6 +31,10 @@ class ShmReceiver {
   bool fill(std::span<std::byte> room, size_t& done);
   void publish();
   Status begin_bulk(FrameHandler& handler);
+  // Of the frame that is arriving, in memory for the largest one.
+  std::span<std::byte> body() const {
+    return {reinterpret_cast<std::byte*>(body_.get()), header_.body_bytes};
+  }
 
   RingConsumer ring_;
   ShmSocket& socket_;
