@@ -35,7 +35,8 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
       event_waits(core, completion),
       stream_stock(core),
       host_gate(core, stream_holds),
-      completion(core, stream_holds),
+      told_streams(core),
+      completion(core, stream_holds, told_streams),
       ended_graphs(core, host_gate, stream_holds, completion) {
   handles.when_ended([this](const ObjectEnd& end) {
     // Destroyed by the client, or with its context.

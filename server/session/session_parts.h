@@ -39,6 +39,7 @@
 #include "server/stream/stream_events.h"
 #include "server/stream/stream_holds.h"
 #include "server/stream/stream_stock.h"
+#include "server/stream/told_streams.h"
 
 namespace fargpu::server {
 
@@ -113,6 +114,7 @@ struct SessionParts {
   EventWaits event_waits;
   StreamStock stream_stock;
   HostGate host_gate;
+  ToldStreams told_streams;
   Completion completion;
   EndedGraphs ended_graphs;
 };

@@ -4,6 +4,7 @@
 
 #include "server/stream/stream_events.h"
 #include "server/stream/stream_holds.h"
+#include "server/stream/told_streams.h"
 
 namespace fargpu::server {
 namespace {
@@ -63,6 +64,7 @@ void Completion::when(const UntilPassed& lifetime, const StreamWord& word, Done 
       core_.driver.cuStreamWriteValue32_v2(lifetime.stream, word.device, word.value,
                                            CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS)
     return when(lifetime, std::move(done));
+  told_streams_.will_write(lifetime, word);
   ++words_;
   core_.pending.add([this, word, context = core_.contexts.ref(lifetime.context),
                      ask_at = Clock::now() + kAskEvery, done = std::move(done)]() mutable {

@@ -28,6 +28,7 @@
 namespace fargpu::server {
 
 class StreamHolds;
+class ToldStreams;
 
 class Completion {
  public:
@@ -42,7 +43,8 @@ class Completion {
   // Each takes a place in the driver's queue of its stream, of which the client leaves about sixty.
   static constexpr size_t kMaxWords = 16;
 
-  Completion(const Core& core, StreamHolds& holds) : core_(core), holds_(holds) {}
+  Completion(const Core& core, StreamHolds& holds, ToldStreams& told_streams)
+      : core_(core), holds_(holds), told_streams_(told_streams) {}
   ~Completion();
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
@@ -120,6 +122,7 @@ class Completion {
 
   const Core core_;
   StreamHolds& holds_;
+  ToldStreams& told_streams_;
   size_t queued_ = 0;
   size_t words_ = 0;                                            // under way
   std::unordered_map<uint16_t, std::vector<CUstream>> ending_;  // destroyed but busy, by context

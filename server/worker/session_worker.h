@@ -29,7 +29,9 @@ class SessionWorker final : public Worker {
   CUresult find(rpc::HandleKind kind, uint64_t id, void** handle) override;
   CUresult submit(uint64_t stream_id, FrameStream* stream) override {
     const CUresult result = parts_.core.find_stream(stream_id, stream);
-    return result == CUDA_SUCCESS ? parts_.copy_fences.before_work(*stream) : result;
+    if (result != CUDA_SUCCESS) return result;
+    parts_.told_streams.work_enters(*stream);
+    return parts_.copy_fences.before_work(*stream);
   }
   CUresult add(rpc::HandleKind kind, uint64_t id, void* handle, uint16_t context,
                uint64_t parent) override {

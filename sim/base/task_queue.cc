@@ -115,6 +115,7 @@ void TaskQueue::work() {
     task.run();
     // What the task holds (staging buffers, modules) is released before its end is signalled.
     task.run = nullptr;
+    wait_by_chance();
     task.done->complete();
     lock.lock();
     busy_ = false;

@@ -60,6 +60,17 @@ class StreamWordTest : public ExecutorTest {
       p.setValue(1);
     });
   }
+  uint32_t ask() {
+    return send<schema::CuStreamQueryParams>(schema::op_cuStreamQuery,
+                                             [](auto p) { p.setHStream(kStream); });
+  }
+  // It is over, and the driver still says that the stream is not.
+  void wait_told_early() {
+    driver().shut("created stream");
+    const uint32_t waiting = synchronise(kStream);
+    word() = 1;
+    expect_answer(waiting, CUDA_SUCCESS);
+  }
   std::atomic<uint32_t>& word(unsigned index = 0) {
     return reinterpret_cast<std::atomic<uint32_t>*>(address_)[index];
   }
@@ -146,6 +157,38 @@ TEST_F(StreamWordTest, NotMoreThanTheQueueHasRoomFor) {
   expect_silence();
   word(kMost) = 1;
   expect_answer(next, CUDA_SUCCESS);
+}
+
+// A driver may say a little later than the word that the stream is done.
+TEST_F(StreamWordTest, AQuestionWaitsUntilTheDriverKnowsOfTheWord) {
+  begin();
+  create_stream();
+  wait_told_early();
+  const uint32_t question = ask();
+  expect_silence();
+  driver().open("created stream");
+  expect_answer(question, CUDA_SUCCESS);
+}
+
+TEST_F(StreamWordTest, AQuestionDoesNotWaitForLaterWork) {
+  begin();
+  create_stream();
+  wait_told_early();
+  const std::string text = "bytes";
+  using copy::Location;
+  expect_answer(
+      send_copy(
+          {Location::frame(), Location::device({0x7000}), {text.size()}, {}, copy::Order::kStream},
+          kStream, wire::kWantReply, 1, std::as_bytes(std::span(text))),
+      CUDA_SUCCESS);
+  expect_answer(ask(), CUDA_ERROR_NOT_READY);
+}
+
+TEST_F(StreamWordTest, AQuestionDoesNotWaitForLong) {
+  begin();
+  create_stream();
+  wait_told_early();
+  expect_answer(ask(), CUDA_ERROR_NOT_READY);
 }
 
 TEST_F(StreamWordTest, OnlyInMemoryThatIsShared) {
