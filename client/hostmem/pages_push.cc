@@ -27,6 +27,7 @@ constexpr int kMostLooks = 16;
 constexpr size_t kMuch = (size_t{8} << 20) / BlockStates::kBlock;
 // Before waits, looks at closed memory take at most this part of the time.
 constexpr int kPartOfLooks = 20;
+constexpr size_t kMostOfLateWord = 24;  // bytes in a frame: the gap, the length, the word
 
 }  // namespace
 
@@ -204,8 +205,10 @@ CUresult Pages::push_part(Region& region, size_t from, size_t until,
 CUresult Pages::push_late() {
   // One look has found them as they are.
   const auto runs = looks_ > 2 ? runs_->bytes() : std::span<const std::byte>();
-  CUresult result = CUDA_SUCCESS;
-  for (const auto& [begin, end] : late_.in_order(runs)) {
+  const auto parts = late_.in_order(runs);
+  // In one frame if possible, so that they change together.
+  CUresult result = runs_->has_room(parts.size() * kMostOfLateWord) ? CUDA_SUCCESS : send();
+  for (const auto& [begin, end] : parts) {
     // The region may have ended meanwhile.
     const Region* const region = find(begin, end - begin);
     if (region == nullptr) continue;

@@ -271,17 +271,22 @@ HostPages::Regions::iterator HostPages::region_at(uint64_t address, uint64_t byt
   return agreement && agreement->holds(address, bytes) ? found : regions_.end();
 }
 
+// A kernel that looks meanwhile should find few words changed in one place and not yet in another
+// one: between two of them is nothing but the write. What each run needs besides comes first.
 CUresult HostPages::push(std::span<const std::byte> runs) {
   ++pushes_;
   pages::RunReader reader(runs);
-  pages::WordRuns words;
   while (const auto run = reader.next()) {
     const auto region = region_at(run->address, run->data.size());
     if (region == regions_.end()) return CUDA_ERROR_INVALID_VALUE;
-    words.add(pointer(run->address), run->data);
     region->second.agreement->agree(*run);
+    __builtin_prefetch(pointer(run->address), /*rw=*/1);
   }
-  return reader.malformed() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (reader.malformed()) return CUDA_ERROR_INVALID_VALUE;
+  pages::RunReader again(runs);
+  pages::WordRuns words;
+  while (const auto run = again.next()) words.add(pointer(run->address), run->data);
+  return CUDA_SUCCESS;
 }
 
 uint64_t HostPages::fetch(uint64_t from, pages::RunWriter& runs) {

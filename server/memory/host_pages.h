@@ -67,7 +67,7 @@ class HostPages {
   bool is_leaving(uint64_t address, uint64_t bytes) const;
 
   // Applies byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that are malformed or lie
-  // outside of mapped regions; runs before those are applied.
+  // outside of mapped regions: none is applied, and what was agreed on is unknown.
   CUresult push(std::span<const std::byte> runs);
   uint64_t pushes() const { return pushes_; }
   // Writes runs of the bytes that device code has changed, from the address `from` on. Returns the
