@@ -58,6 +58,7 @@ int main() {
   const CUdeviceptr word = device_memory(sizeof(unsigned));
   CU(cuMemsetD32(word, 0, 1));
   CU(cuCtxSynchronize());
+  const CUstream stream = make_stream();  // not behind a wait: natively that waits, too
   unsigned round = 0;
   for (const auto copy : {copy_line, copy_rows}) {
     step("behind a wait for a value");
@@ -67,7 +68,6 @@ int main() {
     std::thread other([&] {
       CU(cuCtxSetCurrent(context));
       fill(value);
-      const CUstream stream = make_stream();
       CU(cuStreamWriteValue32(stream, word, round, CU_STREAM_WRITE_VALUE_DEFAULT));
       CU(cuStreamSynchronize(stream));
     });
