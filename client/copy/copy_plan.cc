@@ -21,6 +21,13 @@ bool may_change(const CopyFacts& copy, Observers::Set observers) {
          (copy.registered && (observers & Observers::kOtherProcesses) != 0);
 }
 
+// Whether only host functions may change the source, which the client sees before the stream goes
+// on behind them (AmendableCopies).
+bool may_be_amended(const CopyFacts& copy, Observers::Set observers, const CopyMeans& means) {
+  return means.amends && !copy.takes_now && !is_large(copy) && may_change(copy, observers) &&
+         !may_change(copy, observers & ~Observers::Set{Observers::kHostFunctions});
+}
+
 // In frames large bytes would hold up the call, and calls of all other threads.
 bool passes_calls(const CopyFacts& copy, const CopyMeans& means) {
   return means.bulk_channel && copy.bytes >= copy::kBulkFrom;
@@ -32,6 +39,7 @@ CopyRoute route_of(const CopyFacts& copy, Observers::Set observers, const CopyMe
     if (!copy.takes_now && copy.mirrored) return CopyRoute::kMirror;
     if (!copy.takes_now && copy.shared) return CopyRoute::kShared;
     if (follows && !copy.to_device) return CopyRoute::kDeliver;
+    if (follows && may_be_amended(copy, observers, means)) return CopyRoute::kFrames;
     if (follows && !copy.takes_now && (may_change(copy, observers) || passes_calls(copy, means)))
       return CopyRoute::kFetch;
     if (means.adapter && !copy.takes_now && is_large(copy)) return CopyRoute::kRemote;
@@ -108,6 +116,10 @@ CopyPlan plan(const CopyFacts& copy, Observers::Set observers, const CopyMeans& 
       break;
     case CopyRoute::kFrames:
       plan.completion = reply;
+      if (!copy.waits && means.gates && is_pinned(copy) && may_be_amended(copy, observers, means)) {
+        plan.completion = End::kAmended;
+        return plan;
+      }
       break;
   }
   plan.awaits_source = may_change(copy, observers);

@@ -52,6 +52,7 @@ struct CopyMeans {
   bool bulk_channel = false;     // bytes have a connection beside that of the calls
   bool shared_segments = false;  // client and worker are on one host
   bool adapter = false;          // it reaches the host end
+  bool amends = false;           // bytes of the host end that were sent may be amended
   bool staging = false;          // the context has a staging ring
 };
 

@@ -57,8 +57,8 @@ void launch_behind(Session& session, CUstream stream, FunctionsAhead& launched) 
   launched.follow(std::min(last_before(session, stream), session.host_calls.last()));
 }
 
-bool is_behind_functions(Session& session, CUstream stream) {
-  return session.host_calls.any_up_to(last_before(session, stream));
+uint64_t functions_before(Session& session, CUstream stream) {
+  return session.host_calls.last_up_to(last_before(session, stream));
 }
 
 }  // namespace fargpu::client

@@ -28,7 +28,8 @@ void record_behind(Session& session, CUstream stream, Event& event);
 void wait_behind(Session& session, CUstream stream, const Event& event);
 // What is launched in the stream comes after its launches in others.
 void launch_behind(Session& session, CUstream stream, FunctionsAhead& launched);
-// Whether a function that has not returned may come before what is put into the stream now.
-bool is_behind_functions(Session& session, CUstream stream);
+// The last function that may come before what is put into the stream now. 0: all of those have
+// returned.
+uint64_t functions_before(Session& session, CUstream stream);
 
 }  // namespace fargpu::client

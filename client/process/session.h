@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "client/copy/amendable_copies.h"
 #include "client/copy/ordered_copies.h"
 #include "client/copy/piece_size.h"
 #include "client/hostmem/moved_host.h"
@@ -105,6 +106,7 @@ class Session final : public Link, public rpc::NoticeSink {
   HostTurns host_turns;  // outlives the functions of the members below
   HostCalls host_calls{observers};
   OrderedCopies ordered_copies{host_calls, observers};
+  AmendableCopies amendable_copies{host_calls};
   ValueWaits value_waits;
   QueueLimit queue_limit;
   QueueMarks queue_marks{*this};

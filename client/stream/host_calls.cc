@@ -101,12 +101,22 @@ void HostCalls::ended(const Due& due) {
   one_function_less(due.function.device);
 }
 
-bool HostCalls::any_up_to(uint64_t id) {
-  id = std::max(id, followed_by_all_.last());
+uint64_t HostCalls::last_up_to(uint64_t id) {
+  id = std::min(std::max(id, followed_by_all_.last()), last());
   std::lock_guard lock(mutex_);
-  return (!waiting_.empty() && waiting_.begin()->first <= id) ||
-         (running_ != 0 && running_ <= id) ||
-         std::any_of(due_.begin(), due_.end(), [id](const Due& due) { return due.id <= id; });
+  return oldest() <= id ? id : 0;
+}
+
+uint64_t HostCalls::first() {
+  std::lock_guard lock(mutex_);
+  return oldest();
+}
+
+uint64_t HostCalls::oldest() const {
+  uint64_t id = waiting_.empty() ? UINT64_MAX : waiting_.begin()->first;
+  if (running_ != 0) id = std::min(id, running_);
+  for (const Due& due : due_) id = std::min(id, due.id);
+  return id;
 }
 
 void HostCalls::one_more(uint16_t device) {

@@ -108,9 +108,11 @@ class HostCalls {
   static constexpr std::chrono::seconds kLongestGate{2};
   // The id of the last function that was added; 0: none yet.
   uint64_t last() const { return last_id_.load(std::memory_order_acquire); }
-  // Whether a function up to this id, or up to the last one before everything_follows(), has not
-  // been reported as returned.
-  bool any_up_to(uint64_t id);
+  // The last function up to this id, or up to the last one before everything_follows(). 0: those up
+  // to it have been reported as returned.
+  uint64_t last_up_to(uint64_t id);
+  // The oldest function that has not been; UINT64_MAX: none.
+  uint64_t first();
   // Work of any stream may come behind the functions there are: which does is not known.
   void everything_follows() { followed_by_all_.follow(last()); }
   // How often outstanding() has become true.
@@ -122,6 +124,7 @@ class HostCalls {
   bool begin_briefly(uint16_t device, const std::function<bool()>& none_left);
   static inline constinit thread_local bool runs_host_functions = false;
   // The rest with mutex_ held.
+  uint64_t oldest() const;
   uint64_t enter(const HostFunction& function);
   void one_more(uint16_t device);
   void one_less(uint16_t device);

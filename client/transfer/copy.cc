@@ -47,7 +47,11 @@ void find_facts(Transfer& transfer) {
                       session.pages.touches(host.address, span_of(transfer.shape, host));
     means.gates = !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
     means.bulk_channel = session.channel().has_bulk_connection();
-    means.adapter = session.remote_memory() != nullptr && is_dense(transfer.shape, host);
+    const bool dense = is_dense(transfer.shape, host);
+    means.adapter = session.remote_memory() != nullptr && dense;
+    // The application may unmap memory that it has registered. An answer would be waited for.
+    means.amends =
+        dense && !facts.registered && !transfer.is_unknown && session.knows(schema::op_fgAmend);
   }
   if (!transfer.host.region && transfer.bytes <= copy::kTakenInCall) return;
   means.shared_segments = SharedSegment::possible(session);
@@ -92,6 +96,10 @@ CUresult carry(Transfer& transfer) {
   // What turns out to be impossible leaves the next route.
   if (transfer.plan.route == CopyRoute::kRemote && !find_registered(transfer)) {
     transfer.means.adapter = false;
+    make_plan(transfer);
+  }
+  if (transfer.plan.completion == copy::Completion::Kind::kAmended && !find_amendable(transfer)) {
+    transfer.means.amends = false;
     make_plan(transfer);
   }
   if (transfer.plan.route == CopyRoute::kStaged && !find_ring(transfer)) {
@@ -150,9 +158,10 @@ void make_plan(Transfer& transfer) {
   // In this order: a hold that comes afterwards is seen by one of the two.
   transfer.hold_period = session.host_calls.period();
   Observers::Set observers = session.observers.all();
-  if ((observers & Observers::kHostFunctions) != 0 && transfer.to_device &&
-      !is_behind_functions(session, transfer.stream))
-    observers &= ~Observers::Set{Observers::kHostFunctions};
+  if ((observers & Observers::kHostFunctions) != 0 && transfer.to_device) {
+    transfer.behind_function = functions_before(session, transfer.stream);
+    if (transfer.behind_function == 0) observers &= ~Observers::Set{Observers::kHostFunctions};
+  }
   CopyFacts& facts = transfer.facts;
   facts.overwritten = (observers & Observers::kCopies) != 0 && facts.to_device &&
                       facts.host != HostMemory::kPageable && !facts.takes_now &&

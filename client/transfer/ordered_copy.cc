@@ -195,8 +195,17 @@ CUresult wait_until(Session& session, const std::function<bool()>& over) {
 }  // namespace
 
 CUresult finish_copies_of(Session& session, const Region& region) {
-  return wait_until(session,
-                    [&] { return !session.ordered_copies.uses(region.base, region.bytes); });
+  const CUresult result =
+      wait_until(session, [&] { return !session.ordered_copies.uses(region.base, region.bytes); });
+  if (result != CUDA_SUCCESS) return result;
+  // A function that is no concern of theirs may wait for what the program does next.
+  AmendableCopies& amendable = session.amendable_copies;
+  const auto patience = Clock::now() + HostCalls::kPatience;
+  const CUresult ended = wait_until(session, [&] {
+    return !amendable.uses(region.base, region.bytes) || Clock::now() > patience;
+  });
+  amendable.forget(region.base, region.bytes);
+  return ended;
 }
 
 CUresult wait_for_deliveries(Session& session, CUstream stream) {

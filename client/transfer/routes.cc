@@ -146,8 +146,37 @@ CUresult receive_in_frames(Transfer& transfer) {
 
 }  // namespace
 
+bool find_amendable(Transfer& transfer) {
+  transfer.amendable = transfer.session.amendable_copies.add(
+      transfer.host.rows.address, transfer.bytes, transfer.behind_function);
+  return transfer.amendable != 0;
+}
+
+namespace {
+
+CUresult send_amendable(const Transfer& transfer) {
+  Session& session = transfer.session;
+  const copy::Piece all{transfer.shape, 0, 0, 0, 0, transfer.bytes};
+  const copy::Words words =
+      encode(transfer.piece(all, copy::Location::frame(),
+                            {transfer.plan.completion, copy::Hold::kNever, transfer.amendable, 0}));
+  const CUresult result = submit(
+      session, transfer.context, transfer.stream, Submission::kQueuePlace, [&](uint64_t stream) {
+        const auto bytes = session.amendable_copies.take(transfer.amendable);
+        const CUresult sent = wire::fgCopy(session, transfer.context, words.data(), words.bytes(),
+                                           stream, bytes.data(), bytes.size());
+        if (sent == CUDA_SUCCESS) session.amendable_copies.sent(transfer.amendable);
+        return sent;
+      });
+  if (result != CUDA_SUCCESS) session.amendable_copies.cancel(transfer.amendable);
+  return result;
+}
+
+}  // namespace
+
 CUresult carry_in_frames(Transfer& transfer) {
   Session& session = transfer.session;
+  if (transfer.plan.completion == copy::Completion::Kind::kAmended) return send_amendable(transfer);
   if (!transfer.to_device) {
     const CUresult result = receive_in_frames(transfer);
     // Everything before it in the stream is complete.

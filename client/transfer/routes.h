@@ -52,6 +52,9 @@ struct Transfer {
   CopyPlan plan{};
   // How often streams had come to be held (HostCalls::period()) before the plan was made.
   uint64_t hold_period = 0;
+  // The last function that may write the source before the stream comes to the copy; 0: none.
+  uint64_t behind_function = 0;
+  uint64_t amendable = 0;  // its id among the copies that may be amended
   std::optional<RemoteHost::RegisteredRange> registered{};
   std::shared_ptr<StagingRing> ring{};
   PackBuffer packed{};  // of pieces that travel in frames
@@ -103,6 +106,8 @@ CUresult send_in_frame(Transfer& transfer, const copy::Piece& piece, copy::Order
 CUresult receive_in_frame(Transfer& transfer, const copy::Piece& piece);
 // Whether the adapter can reach the host end by itself; then transfer.registered says where.
 bool find_registered(Transfer& transfer);
+// Whether there is room for one more copy that may be amended; then transfer.amendable is its id.
+bool find_amendable(Transfer& transfer);
 // Whether the context has a staging ring; then it is transfer.ring.
 bool find_ring(Transfer& transfer);
 // Where the plan says so, before the source is read here. Afterwards the plan is by what may

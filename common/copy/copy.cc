@@ -100,7 +100,7 @@ const char* decode(std::span<const std::byte> words, Copy* copy) {
   if (choice(0) > static_cast<uint8_t>(Kind::kArray) ||
       choice(1) > static_cast<uint8_t>(Kind::kArray))
     return "a kind of memory that does not exist";
-  if (choice(2) > static_cast<uint8_t>(Completion::Kind::kFollow))
+  if (choice(2) > static_cast<uint8_t>(Completion::Kind::kAmended))
     return "an end that does not exist";
   if (choice(3) > static_cast<uint8_t>(Order::kOwnStream)) return "an order that does not exist";
   if (choice(4) > static_cast<uint8_t>(Hold::kSourceStands)) return "a hold that does not exist";

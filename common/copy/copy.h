@@ -90,6 +90,9 @@ struct Completion {
     // The copy follows its stream, and the call waits for nothing: the bytes move by the notices
     // `delivery` and `fetch` for the id `number`, when the stream has come to the copy.
     kFollow = 4,
+    // Of a copy to the device in stream order: the bytes are in the frame, but until the stream has
+    // come to the copy others may replace them, by fgAmend for the id `number`.
+    kAmended = 5,
   };
   Kind kind = Kind::kNothing;
   Hold hold = Hold::kNever;

@@ -37,6 +37,9 @@ inline constexpr uint64_t kMostPageable = kTakenInCall / 2;
 constexpr uint64_t following_piece_bytes(uint64_t bytes, bool written) {
   return written && bytes <= kWrittenInSmallPieces ? kWrittenPieceBytes : kPieceBytes;
 }
+// Bytes of a copy that may be amended (Completion::Kind::kAmended).
+inline constexpr uint64_t kMostAmended = kTakenInCall;
+
 // How many pieces of at most `limit` bytes piece_at() makes of a shape that is not empty.
 uint64_t count_pieces(const Shape& shape, uint64_t limit);
 

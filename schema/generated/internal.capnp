@@ -273,6 +273,11 @@ struct FgFetchedParams {
   bytes @2 :UInt64;  # size_t
 }
 
+struct FgAmendParams {
+  id @0 :UInt64;  # unsigned long long
+  bytes @1 :UInt64;  # size_t
+}
+
 struct FgDirectProbeParams {}
 
 struct FgDirectProbeResults {

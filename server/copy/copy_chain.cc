@@ -14,6 +14,8 @@ bool may_open(const CopyElement& element, uint64_t first) {
       return copy.dropped || copy.received >= element.offset + element.bytes;
     case CopyElement::Kind::kAcknowledgement:
       return copy.dropped || copy.acknowledged;
+    case CopyElement::Kind::kAmended:  // has none
+      break;
   }
   return true;
 }

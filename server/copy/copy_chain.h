@@ -39,7 +39,7 @@ struct OrderedCopy {
 // An element in stream order: a piece of a copy, the end of a delivery that holds its stream, or a
 // barrier.
 struct CopyElement {
-  enum class Kind { kDelivery, kFetch, kAcknowledgement };
+  enum class Kind { kDelivery, kFetch, kAcknowledgement, kAmended };
   Kind kind = Kind::kDelivery;
   std::shared_ptr<OrderedCopy> copy;
   uint64_t offset = 0, bytes = 0;       // of the copy's packed bytes

@@ -1,6 +1,7 @@
 #include "server/copy/ordered_copies.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "server/copy/copy_rows.h"
@@ -11,6 +12,8 @@
 
 namespace fargpu::server {
 namespace {
+
+constexpr size_t kMostEarly = 4096;  // the client has fewer such copies at a time
 
 // The legacy stream has two names.
 uint64_t stream_key(uint64_t stream_id) { return stream_id == 0 ? 1 : stream_id; }
@@ -183,6 +186,32 @@ CUresult OrderedCopies::fetch(const Order& order) {
   return result;
 }
 
+CUresult OrderedCopies::amended(const Order& order, std::span<const std::byte> bytes) {
+  const auto copy = begin(order);
+  copy->dropped = true;  // the client is told of nothing
+  CopyChain& chain = chain_of(order);
+  CopyElement element;
+  element.kind = CopyElement::Kind::kAmended;
+  element.copy = copy;
+  element.bytes = bytes.size();
+  CUresult result = take_block(chain, /*may_reuse=*/false, &element);
+  if (result == CUDA_SUCCESS && !element.block->pinned()) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) {
+    const auto changed = early_.extract(order.id);
+    const auto now = changed.empty() ? bytes : std::span<const std::byte>(changed.mapped());
+    const std::span<std::byte> block = element.block->bytes();
+    if (now.size() == block.size()) std::memcpy(block.data(), now.data(), now.size());
+    amended_.emplace(order.id, element.block);
+    const auto from = copy::dense(reinterpret_cast<uint64_t>(block.data()), order.copy.shape);
+    result =
+        copy_rows(core_.driver, order.copy.shape, order.copy.device(), from, true, order.stream);
+    // The engine may use the block although a slice was refused.
+    result = add_element(chain, std::move(element), order.stream, result);
+  }
+  remove_empty_chains();
+  return result;
+}
+
 CUresult OrderedCopies::barrier(const Order& order) {
   const auto copy = begin(order);
   named_.emplace(order.id, copy);
@@ -254,6 +283,22 @@ Status OrderedCopies::fetched(uint64_t id, uint64_t offset, uint64_t bytes) {
   return Status();
 }
 
+Status OrderedCopies::amend(uint64_t id, std::span<const std::byte> bytes) {
+  const auto found = amended_.find(id);
+  if (found == amended_.end()) {
+    if (!calls_wait_) return Status();
+    if (bytes.size() > copy::kMostAmended || (early_.size() == kMostEarly && !early_.contains(id)))
+      return Status(StatusCode::kProtocol, "fgAmend: too many bytes");
+    early_[id].assign(bytes.begin(), bytes.end());
+    return Status();
+  }
+  const std::span<std::byte> block = found->second->bytes();
+  if (bytes.size() != block.size())
+    return Status(StatusCode::kProtocol, "fgAmend: not the bytes of the copy");
+  std::memcpy(block.data(), bytes.data(), bytes.size());
+  return Status();
+}
+
 Status OrderedCopies::landed(uint64_t id, uint64_t offset, uint64_t bytes) {
   const auto found = named_.find(id);
   const auto copy = found == named_.end() ? nullptr : found->second;
@@ -310,6 +355,7 @@ void OrderedCopies::retire(CopyChain& chain) {
     const CopyElement& element = chain.elements.front();
     if (notices_.is_being_read(element) || (!may_open_ && chain.front_is_shut())) break;
     if (element.result != CUDA_SUCCESS) drop(*element.copy, element.result);
+    end_amended(element);
     release(chain.context, element.start);
     release(chain.context, element.done);
     chain.pop();
@@ -416,6 +462,7 @@ void OrderedCopies::context_ended(ContextEnd& end) {
       if (element.to_send) --to_send_;
       notices_.keep(element);
       drop(*element.copy, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+      end_amended(element);
       release(context, element.start);
       release(context, element.done);
     }

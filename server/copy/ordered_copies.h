@@ -8,7 +8,8 @@
 // before it has the bytes, or the notice that they are on their way. A fetch (to the device) is a
 // gate in the stream with a copy behind it. When the stream reaches it, the notice `fetch` asks the
 // client for the bytes; the gate opens when they have come. A barrier is such a gate without a
-// copy.
+// copy. An amended copy (to the device) has its bytes from the beginning, in a staging block of its
+// own, where the client may replace them until the stream has passed it.
 //
 // Staging memory is bounded. A copy without a free block waits, by a gate in its stream, for blocks
 // of earlier copies of the same stream. Nothing here waits for the GPU or the client. The client's
@@ -68,6 +69,8 @@ class OrderedCopies {
   // which ends the copy.
   CUresult deliver(const Order& order);
   CUresult fetch(const Order& order);
+  // Tells nobody of an error but the caller.
+  CUresult amended(const Order& order, std::span<const std::byte> bytes);
   // Makes the stream wait until the client has confirmed, by delivered(), the bytes of all earlier
   // deliveries.
   CUresult barrier(const Order& order);
@@ -88,6 +91,13 @@ class OrderedCopies {
   // The same for bytes that came by the bulk connection. The order of its frames does not show the
   // client that the bytes have arrived: the worker reports it after the last ones.
   Status landed(uint64_t id, uint64_t offset, uint64_t bytes);
+  // All bytes of an amended copy. If calls wait at the gate, it may be one of them: they are kept.
+  Status amend(uint64_t id, std::span<const std::byte> bytes);
+  bool amends(uint64_t id) const { return amended_.contains(id); }
+  void calls_wait(bool wait) {
+    calls_wait_ = wait;
+    if (!wait) early_.clear();
+  }
   // For the thread that reads the bulk connection.
   AskedBytes& asked() { return asked_; }
   // CopyNotices::deliver_beside().
@@ -124,6 +134,9 @@ class OrderedCopies {
   void release(uint16_t context, CUevent event);
   // Ends the copy and notifies the client.
   void drop(OrderedCopy& copy, CUresult result);
+  void end_amended(const CopyElement& element) {
+    if (element.kind == CopyElement::Kind::kAmended) amended_.erase(element.copy->id);
+  }
 
   bool look();
   bool is_done(CopyChain& chain, CopyElement& element);
@@ -145,6 +158,9 @@ class OrderedCopies {
   std::vector<ChainPointer> chains_;  // of streams that have such copies
   // Copies that the client may name: fetches, barriers, and deliveries that hold their stream.
   std::unordered_map<uint64_t, std::shared_ptr<OrderedCopy>> named_;
+  std::unordered_map<uint64_t, std::shared_ptr<StagingBlock>> amended_;  // in chains
+  std::unordered_map<uint64_t, std::vector<std::byte>> early_;  // for copies that wait as calls
+  bool calls_wait_ = false;
   uint64_t staged_bytes_ = 0;
   uint64_t next_number_ = 0;
   size_t to_send_ = 0;  // elements

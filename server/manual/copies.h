@@ -30,6 +30,7 @@ struct CopyCall {
 // In ordered_copy.cc.
 Status deliver(CopyCall& call);
 Status fetch(CopyCall& call);
+Status amended(CopyCall& call);
 // In remote.cc.
 Status copy_from_remote(CopyCall& call);
 Status copy_to_remote(CopyCall& call);

@@ -170,6 +170,7 @@ struct Route {
 constexpr Route kRoutes[] = {
     {Location::Kind::kFrame, true, End::kNothing, copy_from_frame},
     {Location::Kind::kFrame, true, End::kFollow, fetch},
+    {Location::Kind::kFrame, true, End::kAmended, amended},
     {Location::Kind::kFrame, false, End::kReply, copy_to_frame},
     {Location::Kind::kFrame, false, End::kFollow, deliver},
     {Location::Kind::kShared, true, End::kNothing, copy_shared},

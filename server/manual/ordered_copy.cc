@@ -1,4 +1,4 @@
-// Copies that follow their stream: checked here, done by OrderedCopies.
+// Copies that follow their stream or may be amended: checked here, done by OrderedCopies.
 #include "generated/server/internal_decode.h"
 #include "server/copy/ordered_copies.h"
 #include "server/copy/remote_staging.h"
@@ -56,6 +56,25 @@ Status fetch(CopyCall& call) {
   const CUresult possible = call.enter();
   return order(call.worker, call.request, order_of(call), possible,
                [&](const auto& made) { return copies_of(call.worker).fetch(made); });
+}
+
+Status amended(CopyCall& call) {
+  OrderedCopies& copies = copies_of(call.worker);
+  if (call.bytes() > copy::kMostAmended)
+    return malformed(call.name(), "too many bytes to be amended");
+  if (call.copy.order != copy::Order::kStream)
+    return malformed(call.name(), "a copy that is amended has its stream's order");
+  if (copies.amends(call.copy.completion.number)) return malformed(call.name(), "the id is in use");
+  CUresult result = call.enter();
+  if (result == CUDA_SUCCESS) result = copies.amended(order_of(call), call.request.bulk);
+  return answer(call.worker, call.request, result);
+}
+
+Status manual_fgAmend(Worker& worker, const Request& request) {
+  return decode_fgAmend(worker, request, [&](const auto& given) -> Status {
+    FARGPU_RETURN_IF_ERROR(copies_of(worker).amend(given.id, given.data));
+    return answer(worker, request, CUDA_SUCCESS);
+  });
 }
 
 Status manual_fgMeetDeliveries(Worker& worker, const Request& request) {

@@ -62,6 +62,7 @@ Status Executor::after_gate() {
     last_progress_ = Clock::now();
     if (bye_) break;
   }
+  worker_.parts().ordered_copies.calls_wait(gate_.any_waits());
   return Status();
 }
 

@@ -11,10 +11,10 @@
 namespace fargpu::server {
 namespace {
 
-// An answer for which a stream of the driver may wait.
+// An answer for which a stream of the driver may wait, or what comes before one.
 bool releases(uint16_t opcode) {
   return opcode == wire::kHostCallDone || opcode == schema::op_fgDelivered ||
-         opcode == schema::op_fgFetched;
+         opcode == schema::op_fgFetched || opcode == schema::op_fgAmend;
 }
 
 // The client's side of memory that both ends have. A host function needs it before it runs, and

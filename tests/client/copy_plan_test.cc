@@ -38,6 +38,16 @@ bool is_written(const Case& c) {
                 Observers::kMirrors) ||
          c.copy.overwritten || (c.copy.registered && c.sees(Observers::kOtherProcesses));
 }
+// By host functions alone.
+bool is_written_by_functions(const Case& c) {
+  return is_written(c) && !c.copy.overwritten &&
+         !c.sees(Observers::kValueWaits | Observers::kSharedMemory | Observers::kMirrors) &&
+         !(c.copy.registered && c.sees(Observers::kOtherProcesses));
+}
+bool is_amended(const Case& c) {
+  return is_pinned(c) && c.copy.to_device && !c.copy.waits && !c.copy.takes_now && c.means.gates &&
+         c.means.amends && c.copy.bytes <= (64u << 10) && is_written_by_functions(c);
+}
 bool is_told(const Case& c) {
   return c.sees(Observers::kHeldStreams | Observers::kCopies | Observers::kValueWaits |
                 Observers::kSharedMemory | Observers::kMirrors | Observers::kOtherProcesses);
@@ -67,6 +77,7 @@ const std::map<std::string, Predicate> kWords = {
     // Observers. "written": the source may change before the stream reaches the copy. "told":
     // somebody may learn that the call has returned, or how far a stream is.
     {"written", is_written},
+    {"amended", [](const Case& c) { return is_amended(c) && c.route == CopyRoute::kFrames; }},
     {"told", is_told},
     {"processes", [](const Case& c) { return c.sees(Observers::kOtherProcesses); }},
     {"touched", [](const Case& c) { return c.sees(Observers::kTouchedMemory); }},
@@ -74,6 +85,8 @@ const std::map<std::string, Predicate> kWords = {
     {"gates", [](const Case& c) { return c.means.gates; }},
     {"channel", [](const Case& c) { return c.means.bulk_channel; }},
     {"adapter", [](const Case& c) { return c.means.adapter; }},
+    // Its source is written by host functions alone, and what was sent may be amended.
+    {"amends", is_amended},
     {"ring", [](const Case& c) { return c.means.staging; }},
     {"one-host", [](const Case& c) { return c.means.shared_segments; }},
     // The route that was planned.
@@ -146,6 +159,7 @@ void for_each_case(Visit&& visit) {
   // tcp, with or without a bulk channel; shm; rdma, with memory that the adapter reaches or not.
   constexpr CopyMeans kMeans[] = {{},
                                   {.bulk_channel = true},
+                                  {.bulk_channel = true, .amends = true},
                                   {.shared_segments = true},
                                   {.shared_segments = true, .staging = true},
                                   {.adapter = true, .staging = true},
@@ -220,6 +234,7 @@ TEST(CopyPlan, Route) {
           {"mirrored !now", CopyRoute::kMirror},
           {"shared !now", CopyRoute::kShared},
           {"pinned from async gates", CopyRoute::kDeliver},
+          {"amends", CopyRoute::kFrames},
           {"pinned to async !now gates written", CopyRoute::kFetch},
           {"pinned to async !now gates bulk channel", CopyRoute::kFetch},
           {"pinned !now large adapter", CopyRoute::kRemote},
@@ -294,6 +309,7 @@ TEST(CopyPlan, Completion) {
           {"share sync", End::kReply},
           {"remote from", End::kReply},
           {"frames from", End::kReply},
+          {"amended", End::kAmended},
           {"", End::kNothing},
       },
       [](const Case&) { return true; },
@@ -312,9 +328,11 @@ TEST(CopyPlan, WhatHappensToTheHostEndBefore) {
           {"mirror", false, false},
           {"known touched to !now written remote", true, true},
           {"known touched to !now written staged", true, true},
+          {"known touched amended", false, true},
           {"known touched to !now written frames", true, true},
           {"known touched", false, true},
           {"pageable large sync to !own written", true, false},
+          {"amended", false, false},
           {"known to !now written remote", true, false},
           {"known to !now written staged", true, false},
           {"known to !now written frames", true, false},

@@ -212,24 +212,29 @@ TEST(HostCalls, KnowsUpToWhichFunctionAllHaveReturned) {
   Observers observers;
   HostCalls calls(observers);
   EXPECT_EQ(calls.last(), 0u);
-  EXPECT_FALSE(calls.any_up_to(FunctionsAhead::kAll));
+  EXPECT_FALSE(calls.last_up_to(FunctionsAhead::kAll));
   const uint64_t first = calls.add({}), second = calls.add({}), third = calls.add({});
   EXPECT_EQ(calls.last(), third);
   calls.cancel(first);
-  EXPECT_FALSE(calls.any_up_to(first));
-  EXPECT_TRUE(calls.any_up_to(second));
+  EXPECT_FALSE(calls.last_up_to(first));
+  EXPECT_EQ(calls.last_up_to(second), second);
+  EXPECT_EQ(calls.last_up_to(FunctionsAhead::kAll), third);
+  EXPECT_EQ(calls.first(), second);
   calls.due(second, CUDA_SUCCESS);
-  EXPECT_TRUE(calls.any_up_to(second));
+  EXPECT_TRUE(calls.last_up_to(second));
   HostCalls::Due due;
   std::thread([&] { due = calls.next(); }).join();
-  EXPECT_TRUE(calls.any_up_to(second));  // it runs
+  EXPECT_TRUE(calls.last_up_to(second));  // it runs
+  EXPECT_EQ(calls.first(), second);
   calls.ended(due);
-  EXPECT_FALSE(calls.any_up_to(second));
-  EXPECT_TRUE(calls.any_up_to(third));
+  EXPECT_FALSE(calls.last_up_to(second));
+  EXPECT_TRUE(calls.last_up_to(third));
+  EXPECT_EQ(calls.first(), third);
   calls.everything_follows();
-  EXPECT_TRUE(calls.any_up_to(0));
+  EXPECT_TRUE(calls.last_up_to(0));
   calls.cancel(third);
-  EXPECT_FALSE(calls.any_up_to(FunctionsAhead::kAll));
+  EXPECT_FALSE(calls.last_up_to(FunctionsAhead::kAll));
+  EXPECT_EQ(calls.first(), UINT64_MAX);
 }
 
 // The earlier function may wait for the later one, which therefore must not wait for ever.

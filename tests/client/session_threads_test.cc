@@ -49,7 +49,7 @@ TEST(SessionThreads, AFunctionRunsWhenItIsDueAndTheWorkerHearsOfItsEnd) {
 
 TEST(SessionThreads, BytesOfCopiesThatFollowTheirStreamGoWhenTheWorkerAsks) {
   in_process([](Program& program) {
-    constexpr size_t kBytes = 64;
+    constexpr size_t kBytes = 100'000;  // more than may be amended
     static constexpr std::string_view kWritten = "by the function", kDelivered = "by the device";
     void* memory = nullptr;
     CUdeviceptr device = 0;

@@ -169,6 +169,7 @@ TEST(Copy, ArrivesAsItWasSent) {
        Location::in(key, uint64_t{1} << 39),
        shape,
        {Completion::Kind::kFollow, Hold::kUntilDelivered, 77, 0}},
+      {Location::frame(), Location::device(device), shape, {Completion::Kind::kAmended, {}, 77, 0}},
       {Location::frame(), Location::in_array({9, 16, 2, 5}), shape, {}, Order::kLaterWork},
       {Location::in_array({9, 0, 0, 1}), Location::frame(), shape, {Completion::Kind::kReply}},
       {Location::in_array({9, 16, 0, 0}), Location::in(key, 4096), shape, {}},

@@ -105,7 +105,7 @@ class Objects:
         self.calls, self.random = calls, random
         self.living = {kind: [] for kind in calls.kinds}
         self.freed = {kind: [] for kind in calls.kinds}
-        self.slots, self.memory, self.images = 0, [], []
+        self.slots, self.memory, self.images, self.amendable = 0, [], [], []
 
     def new(self, kind):
         """An id that is free: of a new slot, or the next generation of a freed one."""
@@ -260,10 +260,18 @@ class Message:
         elif name in ("fgCopy", "fgCopyWait"):
             size = self.random.choice((1, 64, 4096, 65536))
             first = 1 if name == "fgCopy" else 1 << 8 | 1 << 16
-            copy = struct.pack("<5Q", first, self.objects.address(), size, 1, 1)
+            words = [first, self.objects.address(), size, 1, 1]
+            if name == "fgCopy" and self.random.random() < 0.5:
+                self.objects.slots += 1
+                self.objects.amendable.append((self.objects.slots, size))
+                words = [first | 5 << 16, *words[1:], self.objects.slots]
+            copy = struct.pack(f"<{len(words)}Q", *words)
             values |= dict(copy=copy, copyBytes=len(copy))
             values |= {k: size for k in ("srcBytes", "dstBytes") if k in values}
             self.bulk = bytes(size) if name == "fgCopy" else b""
+        elif name == "fgAmend" and self.objects.amendable:
+            values["id"], values["bytes"] = self.random.choice(self.objects.amendable[-8:])
+            self.bulk = self.random.randbytes(values["bytes"])
         elif name == "fgLaunch":
             ones = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
             values |= dict.fromkeys(ones, 1) | dict(attributeCount=0, attributes=b"", sharedBytes=0)

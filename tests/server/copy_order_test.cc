@@ -226,6 +226,9 @@ TEST_F(OrderingCopies, ACopyThatNoRouteCarriesEndsTheSession) {
       {device, frame, {5}, {End::kReply}},  // another call waits for the reply
       {shared, device, {5}, {End::kNotice}},
       {device, shared, {5}, {End::kFollow}},
+      {frame, device, {5}, {End::kAmended}},  // it brings no bytes
+      {device, frame, {5}, {End::kAmended}},
+      {shared, device, {5}, {End::kAmended}},
       {remote, device, {5}, {End::kWord}},
       {remote, device, {5}, {End::kFollow}},
       {device, remote, {5}, {}},

@@ -68,6 +68,28 @@ class OrderedCopiesTest : public ExecutorTest {
   uint32_t fetched(uint64_t id, uint64_t offset, const std::vector<std::byte>& bytes) {
     return fetched(id, offset, bytes, bytes.size());
   }
+  // A copy that brings its bytes and may be amended.
+  uint32_t amended(uint64_t id, const std::string& text, uint16_t flags = 0,
+                   copy::Order order = copy::Order::kStream) {
+    return send_copy({copy::Location::frame(),
+                      device(),
+                      {text.size()},
+                      {copy::Completion::Kind::kAmended, copy::Hold::kNever, id, 0},
+                      order},
+                     0, flags, 1, std::as_bytes(std::span(text)));
+  }
+  uint32_t amend(uint64_t id, const std::string& text, uint16_t flags = 0) {
+    alignas(8) std::byte memory[256];
+    wire::SlotMessageBuilder builder(std::span<std::byte>(memory, sizeof memory));
+    auto params = builder.initRoot<schema::FgAmendParams>();
+    params.setId(id);
+    params.setBytes(text.size());
+    return send(schema::op_fgAmend, std::span<const std::byte>(memory, builder.used_bytes()), flags,
+                0, std::as_bytes(std::span(text)));
+  }
+  static std::string source_text(size_t bytes) {
+    return {static_cast<const char*>(driver().source.load()), bytes};
+  }
   uint32_t delivered(uint64_t id) {
     return send<schema::FgDeliveredParams>(schema::op_fgDelivered, [&](auto p) { p.setId(id); });
   }

@@ -121,6 +121,53 @@ TEST_F(OrderedCopiesTest, BytesThatStandAreThereBeforeTheStreamComesToThem) {
 }
 
 // What a copy to the device takes may be what a copy to the host before it brings.
+TEST_F(OrderedCopiesTest, BytesThatCameWithTheirCopyAreAmendedUntilTheStreamHasPassedIt) {
+  begin();
+  driver().shut("event");
+  expect_answer(amended(5, "abcd", wire::kWantReply), CUDA_SUCCESS);
+  EXPECT_EQ(source_text(4), "abcd");
+  EXPECT_FALSE(driver().saw("cuStreamWaitValue32 1")) << "nothing has to hold the stream";
+  expect_answer(amend(5, "bcde", wire::kWantReply), CUDA_SUCCESS);
+  EXPECT_EQ(source_text(4), "bcde");
+  amended(6, "fghi");
+  amend(6, "ghij");
+  expect_silence();
+  EXPECT_EQ(source_text(4), "ghij");
+  driver().open("event");
+  unsigned next = 1000;
+  EXPECT_TRUE(eventually([&] {
+    const std::string text = std::to_string(++next);
+    expect_answer(amend(6, text, wire::kWantReply), CUDA_SUCCESS);
+    return source_text(4) != text;
+  })) << "the copy is over";
+  expect_answer(amended(6, "abcd", wire::kWantReply), CUDA_SUCCESS);  // so its id is free
+}
+
+TEST_F(OrderedCopiesTest, WhatIsNotAmendedSoEndsTheSession) {
+  const std::string much(copy::kMostAmended + 1, 'a');
+  struct Case {
+    const char* why;
+    std::function<void()> send;
+  };
+  const Case cases[] = {
+      {"the id is in use", [&] { amended(5, "efgh"); }},
+      {"not the bytes of the copy", [&] { amend(5, "abc"); }},
+      {"not the bytes of the copy", [&] { amend(5, "abcde"); }},
+      {"too many bytes to be amended", [&] { amended(6, much); }},
+      {"its stream's order", [&] { amended(6, "abcd", 0, copy::Order::kReturned); }},
+  };
+  for (const auto& [why, send_wrong] : cases) {
+    begin();
+    driver().shut("event");
+    amended(5, "abcd");
+    send_wrong();
+    const Status status = end();
+    EXPECT_EQ(status.code(), StatusCode::kProtocol) << why;
+    EXPECT_THAT(status.message(), HasSubstr(why));
+    TearDown();
+  }
+}
+
 TEST_F(OrderedCopiesTest, BytesAreAskedForWhenEarlierOnesHaveBeenSent) {
   begin();
   driver().shut("event");

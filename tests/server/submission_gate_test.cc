@@ -230,6 +230,27 @@ TEST_F(GateTest, BytesOfAHeldCopyReleaseItsStreamWithinAWindow) {
   driver().open("event");
 }
 
+// The function has returned before its stream has the copy.
+TEST_F(GateTest, ACopyThatWaitsIsAmendedBeforeTheFunctionReturns) {
+  begin();
+  run_host_function(7);
+  orders_.set(Gate::kClosed);
+  set(1);
+  amended(5, "abcd");
+  amend(5, "bcde");
+  host_function_returns(7);
+  EXPECT_TRUE(eventually(released));
+  EXPECT_FALSE(driver().saw("cuMemcpyHtoDAsync bcde"));
+  driver().shut("event");
+  orders_.set(Gate::kOpen);
+  EXPECT_TRUE(eventually([] { return driver().saw("cuMemcpyHtoDAsync bcde"); }));
+  EXPECT_EQ(source_text(4), "bcde");
+  expect_answer(amend(6, "efgh", wire::kWantReply), CUDA_SUCCESS);  // of a copy that is over
+  expect_answer(amended(6, "ijkl", wire::kWantReply), CUDA_SUCCESS);
+  EXPECT_EQ(source_text(4), "ijkl") << "nothing waited";
+  driver().open("event");
+}
+
 TEST_F(GateTest, BytesBesideTheCallsReleaseAStreamWithinAWindow) {
   with_bulk_connection_ = true;
   begin();
