@@ -19,6 +19,7 @@ PTX = b""".version 7.0
 .target sm_80
 .address_size 64
 .visible .global .align 4 .u32 v[64];
+.visible .global .attribute(.managed) .align 4 .u32 m[4];
 .visible .entry k(.param .u64 a, .param .u32 n)
 {
 ret;
@@ -155,6 +156,13 @@ class Message:
             self.bulk = self.bytes_of(bulk)
         self.special()
         self.values = {k: v for k, v in self.values.items() if k in self.layout()[2]}
+
+    @classmethod
+    def of(cls, function, objects):
+        """One that has been made otherwise."""
+        message = cls.__new__(cls)
+        message.function, message.objects, message.made, message.ended = function, objects, [], []
+        return message
 
     def layout(self):
         return self.objects.calls.layouts.structs[self.function.params_type]

@@ -1,12 +1,17 @@
 """What the tests have in common that are hostile for a while beside honest programs."""
 
+import collections
 import os
+import pathlib
 import re
+import threading
 import time
 
 import fargpu_testing as testing
 
 SEED = int(os.environ.get("FARGPU_FUZZ_SEED", time.time_ns() % (1 << 32)))
+SUCCESSES, REFUSALS = 1000, 100  # of each call, in a run that is long enough
+UNREACHED = pathlib.Path(__file__).with_name("unreached.txt")
 
 
 def seconds(usual):
@@ -14,28 +19,78 @@ def seconds(usual):
     return float(os.environ.get("FARGPU_FUZZ_SECONDS", usual))
 
 
-def run_honest(test, daemon, until, pause=0):
-    """Runs right programs until then, and returns how many."""
-    program = testing.BUILD.folder / "tests" / "fault" / "fault_program"
-    count = 0
-    while time.monotonic() < until:
-        done = daemon.run(program)
-        test.assertEqual(done.returncode, 0, done.stderr)
-        count += 1
-        time.sleep(pause)
-    return count
+def programs():
+    """The conformance programs of this build."""
+    folder = testing.BUILD.programs.parent / "conformance"
+    found = sorted(p for p in folder.glob("conformance_*") if os.access(p, os.X_OK))
+    assert len(found) > 50
+    return found
 
 
-def crashes(daemon):
-    """The signals that have ended workers, but for those that the daemon sends."""
-    ends = re.findall(r'event=session-end .*how="was killed by signal (\d+)', daemon.log_text())
-    return [number for number in ends if number not in ("9", "15")]
+class Campaign:
+    """From now on for so many seconds, or until a worker has crashed."""
+
+    def __init__(self, daemon, seconds):
+        self.daemon, self.end = daemon, time.monotonic() + seconds
+        self.crashed = threading.Event()
+
+    def goes_on(self):
+        return time.monotonic() < self.end and not self.crashed.is_set()
+
+    def run_honest(self, test, pause=0):
+        """Runs right programs as long as it goes on, and returns how many."""
+        program = testing.BUILD.folder / "tests" / "fault" / "fault_program"
+        count = 0
+        while self.goes_on():
+            done = self.daemon.run(program)
+            test.assertEqual(done.returncode, 0, done.stderr)
+            count += 1
+            time.sleep(pause)
+            if self.crashes():
+                self.crashed.set()
+        return count
+
+    def crashes(self):
+        """The signals that have ended workers, but for those that the daemon sends."""
+        ended = r'event=session-end .*how="was killed by signal (\d+)'
+        ends = re.findall(ended, self.daemon.log_text())
+        return [number for number in ends if number not in ("9", "15")]
 
 
-def report(calls, succeeded, refused):
-    """Prints how often each call has succeeded and was refused."""
-    for name in calls.opcode:
-        print(f"{name:40} {succeeded[name]:8} {refused[name]:8}")
-    tried = [name for name in calls.opcode if succeeded[name] + refused[name]]
-    good = [name for name in tried if succeeded[name]]
-    print(f"{len(calls.all)} calls, {len(tried)} tried, {len(good)} with success")
+class Counts:
+    """How often each call has succeeded and was refused."""
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.succeeded, self.refused = collections.Counter(), collections.Counter()
+        lines = UNREACHED.read_text().splitlines()
+        fields = [line.split(maxsplit=2) for line in lines if line and line[0] != "#"]
+        # Calls that cannot succeed on the simulated GPU, or cannot be refused.
+        self.never = {
+            word: {name for name, what, _ in fields if what == word}
+            for word in ("succeeds", "refused")
+        }
+
+    def share(self, name):
+        """How much of what it must be; 1: enough."""
+        good = 1 if name in self.never["succeeds"] else self.succeeded[name] / SUCCESSES
+        bad = 1 if name in self.never["refused"] else self.refused[name] / REFUSALS
+        return min(good, bad, 1)
+
+    def report(self, most=80):
+        """Prints the calls with the fewest; returns those with too few."""
+        missing = sorted((n for n in self.calls.opcode if self.share(n) < 1), key=self.share)
+        print(f"{'call':44} {'succeeded':>9} {'refused':>9}")
+        for name in missing[:most]:
+            print(f"{name:44} {self.succeeded[name]:9} {self.refused[name]:9}")
+        if len(missing) > most:
+            print(f"... {len(missing) - most} more")
+        print(f"{self.succeeded.total()} successes, {self.refused.total()} refusals")
+        total = len(self.calls.opcode)
+        tried = sum(bool(self.succeeded[n] + self.refused[n]) for n in self.calls.opcode)
+        good = sum(bool(self.succeeded[n]) for n in self.calls.opcode)
+        print(
+            f"{total} calls, {tried} tried, {good} with success, {total - len(missing)} with "
+            f"{SUCCESSES} successes and {REFUSALS} refusals or all that they can have"
+        )
+        return missing

@@ -1,5 +1,5 @@
-"""A proxy between programs and a daemon that changes some of the frames on their way: the requests
-of a client, or the answers of a server."""
+"""Changes of frames, and a proxy between programs and a daemon that changes some of the answers on
+their way, and records the calls."""
 
 import collections
 import socket
@@ -9,7 +9,6 @@ import threading
 import fargpu_testing as testing
 from calls import EDGES
 
-SLOTS = 2000  # from here on: ids that the client does not use
 KNOWN_CONTEXTS = (0, 1, 2, 3, 16, 1024, 65535)
 
 
@@ -71,6 +70,7 @@ class Changes:
         return {f.length or f.count for f in fields} | {f.name for f in fields if f.creates}
 
     def look_at(self, header, body):
+        """What a field has had is a value for the same one of another call."""
         for name, first, size in self.places(header, body):
             self.seen[name, size].append(body[first : first + size])
 
@@ -157,15 +157,12 @@ class Changes:
 
 
 class Proxy:
-    """Listens on a free port for programs of a daemon; as a context manager. `requests`, `answers`:
-    the share of frames that are changed. `more`: the share of requests before which changed copies
-    of them are sent; the client does not see their answers."""
+    """Listens on a free port for programs of a daemon; as a context manager. `answers`: the share
+    of answers and notices that are changed. `recordings`: of the sessions, when they have ended."""
 
-    def __init__(self, daemon, calls, random, requests=0.0, answers=0.0, more=0.0):
-        self.daemon, self.calls, self.random = daemon, calls, random
-        self.requests, self.answers, self.more = requests, answers, more
-        self.succeeded, self.refused = collections.Counter(), collections.Counter()
-        self.changed = 0
+    def __init__(self, daemon, calls, random, answers=0.0):
+        self.daemon, self.calls, self.random, self.answers = daemon, calls, random, answers
+        self.recordings, self.changed = [], 0
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
 
@@ -201,17 +198,52 @@ class Proxy:
         answers.join()
         client.close()
         server.close()
-        session.count()
+        session.recording.ended()
+        if session.recording.calls:
+            self.recordings.append(session.recording)
+
+
+class Recording:
+    """The calls of a session: (opcode, context, body, bulk) and, where there was one, the body of
+    the answer. Not the rest of one that is long."""
+
+    MOST_CALLS, MOST_BYTES = 4000, 16 << 20
+
+    MOST_REFUSED = 20  # of one call: programs ask again and again until something is there
+
+    def __init__(self):
+        self.calls, self.answers = [], []
+        self.places, self.bytes = {}, 0
+        self.refused, self.dropped = collections.Counter(), set()
+
+    def asked(self, header, body, bulk):
+        self.bytes += len(body) + len(bulk)
+        if len(self.calls) < self.MOST_CALLS and self.bytes < self.MOST_BYTES:
+            self.places[header[4]] = len(self.calls)
+            self.calls.append((header[1], header[3], body, bulk))
+            self.answers.append(b"")
+
+    def answered(self, header, body):
+        place = self.places.pop(header[4], None)
+        if place is None:
+            return
+        if header[7] == 0:
+            self.answers[place] = body
+            return
+        self.refused[header[1]] += 1
+        if self.refused[header[1]] > self.MOST_REFUSED:
+            self.dropped.add(place)
+
+    def ended(self):
+        kept = [n for n in range(len(self.calls)) if n not in self.dropped]
+        self.calls, self.answers = ([each[n] for n in kept] for each in (self.calls, self.answers))
 
 
 class _Session:
-    OURS = 1 << 30  # from here on: sequence numbers of requests that the client does not know
-
     def __init__(self, proxy, client, server):
         self.proxy, self.client, self.server = proxy, client, server
-        self.sent, self.failed, self.last = {}, set(), self.OURS
-        self.requests = Changes(proxy.calls, proxy.random, "params_type")
         self.answers = Changes(proxy.calls, proxy.random, "results_type")
+        self.recording = Recording()
 
     def guarded(self, work):
         try:
@@ -225,46 +257,17 @@ class _Session:
                 pass
 
     def to_server(self):
-        random, calls = self.proxy.random, self.proxy.calls
         while True:
             header, body, bulk = testing.receive_frame(self.client)
-            frames = [(header, body, bulk)]
-            if header[1] in calls.of_opcode:
-                self.requests.look_at(header, body)
-                self.sent[header[4]] = header[1]
-                if random.random() < self.proxy.more:
-                    frames = self.copies(random.choice((1, 2, 4, 8)), *frames[0]) + frames
-                elif random.random() < self.proxy.requests:
-                    frames = self.requests.of(header, body, bulk)
-                    self.proxy.changed += 1
-            self.send(self.server, frames)
-
-    def copies(self, count, header, body, bulk):
-        made, function = [], self.proxy.calls.of_opcode[header[1]]
-        creates = {f.name: f.creates for f in function.request_fields if f.creates}
-        for _ in range(count):
-            self.last += 1
-            header = list(header)
-            header[2], header[4] = testing.WANT_REPLY, self.last
-            self.sent[self.last] = header[1]
-            changed, less = self.requests.values(header, body, bulk)
-            header[6] = len(less)
-            for name, first, size in self.requests.places(header, body):
-                if creates.get(name) in self.proxy.calls.kinds:
-                    kind = self.proxy.calls.kinds[creates[name]]
-                    number = kind << 50 | self.last % (1 << 12) + SLOTS << 4
-                    changed[first : first + size] = number.to_bytes(size, "little")
-            made.append((header, bytes(changed), less))
-        self.proxy.changed += count
-        return made
+            if header[1] in self.proxy.calls.of_opcode:
+                self.recording.asked(header, body, bulk)
+            self.send(self.server, [(header, body, bulk)])
 
     def to_client(self):
         while True:
             header, body, bulk = testing.receive_frame(self.server)
-            if header[2] & testing.REPLY and header[7] != 0:
-                self.failed.add(header[4])
-            if header[2] & testing.REPLY and header[4] > self.OURS:
-                continue
+            if header[2] & testing.REPLY:
+                self.recording.answered(header, body)
             frames = [(header, body, bulk)]
             self.answers.look_at(header, body)
             if self.proxy.random.random() < self.proxy.answers:
@@ -275,8 +278,3 @@ class _Session:
     @staticmethod
     def send(end, frames):
         end.sendall(b"".join(testing.HEADER.pack(*h) + body + bulk for h, body, bulk in frames))
-
-    def count(self):
-        for sequence, opcode in self.sent.items():
-            name = self.proxy.calls.of_opcode[opcode].name
-            (self.proxy.refused if sequence in self.failed else self.proxy.succeeded)[name] += 1

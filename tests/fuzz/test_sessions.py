@@ -10,18 +10,16 @@ import collections
 import random
 import struct
 import threading
-import time
 import unittest
 
 import campaign
 import fargpu_testing as testing
 from calls import EDGES, Calls, Message, Objects
 from campaign import SEED
+from connection import Connection
 
-MANAGE, HOST_CALL, HOST_CALL_DONE = 19, 5, 6
-REPLY = 1
+MANAGE = 19
 SECONDS = campaign.seconds(20)
-PATIENCE = 2  # for one call; a worker shows that it lives as often
 # They end, or hold, the whole session by what they are for.
 SELDOM = {"fgHostCall", "fgContextDestroy", "fgGreenDestroy", "fgPrimaryRelease", "fgFetched"}
 SELDOM |= {"fgDelivered", "fgGraphUpdatable", "fgContextCreate", "fgImagePutPacked"}
@@ -35,44 +33,14 @@ SELDOM |= {
 }
 
 
-class Connection:
-    """A session's, without another transport."""
-
-    def __init__(self, daemon, opcode=testing.HELLO, **hello):
-        self.socket = daemon.connect()
-        self.socket.settimeout(10)
-        self.sequence = 0
-        result, self.welcome = self.call(opcode, testing.hello_body(**hello))
-        if result != 0:
-            raise EOFError("refused")
-
-    def call(self, opcode, body=b"", bulk=b"", context=0):
-        """(result, body of the answer); EOFError or OSError: the session is over."""
-        self.sequence += 1
-        frame = testing.frame(opcode, body, bulk, sequence=self.sequence, context=context)
-        self.socket.sendall(frame)
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            header, answer, _ = testing.receive_frame(self.socket)
-            if header[1] == HOST_CALL and len(answer) >= 16:
-                done = struct.pack("<IHH", 0, 1, 0) + answer[8:16]
-                self.socket.sendall(testing.frame(HOST_CALL_DONE, done, flags=0))
-            elif header[2] & REPLY and header[4] == self.sequence:
-                return header[7], answer
-        raise TimeoutError("it waits for work that does not end")
-
-    def close(self):
-        self.socket.close()
-
-
 class Fuzzer:
-    def __init__(self, daemon, calls, number):
-        self.daemon, self.calls = daemon, calls
+    def __init__(self, daemon, counts, number):
+        self.daemon, self.counts, self.calls = daemon, counts, counts.calls
         self.random = random.Random(SEED * 64 + number)
-        self.succeeded, self.refused, self.waited = (collections.Counter() for _ in range(3))
+        self.waited = collections.Counter()
         self.broken = self.sessions = 0
         self.done = False
-        self.weights = [self.weight(f) for f in calls.all]
+        self.weights = [self.weight(f) for f in self.calls.all]
 
     @staticmethod
     def weight(function):
@@ -105,10 +73,10 @@ class Fuzzer:
             if isinstance(error, TimeoutError):
                 self.waited[function.name] += 1
             else:
-                self.refused[function.name] += 1
+                self.counts.refused[function.name] += 1
                 self.broken += 1
             raise
-        (self.refused if result else self.succeeded)[function.name] += 1
+        (self.counts.refused if result else self.counts.succeeded)[function.name] += 1
         if result == 0:
             message.answered(body)
 
@@ -130,8 +98,7 @@ class Fuzzer:
                 words = [self.random.choice(EDGES) for _ in range(self.random.randrange(6))]
                 body = struct.pack("<QQQI4x", 0x0001000100000000, 0, (8 << 3 | 2) << 32 | 1, 0)
                 body += struct.pack(f"<{len(words)}Q", *words)
-                result, _ = connection.call(opcode, body[: 8 * self.random.randrange(1, 9)])
-                (self.refused if result else self.succeeded)["NVML"] += 1
+                connection.call(opcode, body[: 8 * self.random.randrange(1, 9)])
         finally:
             connection.close()
 
@@ -141,9 +108,9 @@ class Fuzzer:
         except (OSError, EOFError, AssertionError):
             pass
 
-    def run(self, until):
+    def run(self, goes_on):
         kinds = (self.cuda, self.cuda, self.cuda, self.two_of_a_job, self.management)
-        while time.monotonic() < until:
+        while goes_on():
             self.quietly(self.random.choice(kinds))
         self.done = True
 
@@ -153,32 +120,29 @@ class Sessions(unittest.TestCase):
         calls = Calls()
         flags = ("--max-memory-per-job", "64M", "--host-memory-per-session", "256M")
         print(f"seed {SEED}", flush=True)
+        counts = campaign.Counts(calls)
         with testing.Daemon(*flags, "--job-grace", "1s") as daemon:
-            fuzzers = [Fuzzer(daemon, calls, number) for number in range(3)]
-            until = time.monotonic() + SECONDS
-            threads = [threading.Thread(target=f.run, args=(until,)) for f in fuzzers]
+            run = campaign.Campaign(daemon, SECONDS)
+            fuzzers = [Fuzzer(daemon, counts, number) for number in range(3)]
+            threads = [threading.Thread(target=f.run, args=(run.goes_on,)) for f in fuzzers]
             for thread in threads:
                 thread.start()
-            honest = campaign.run_honest(self, daemon, until)
+            honest = run.run_honest(self)
             for thread in threads:
                 thread.join(60)
             self.assertTrue(all(f.done for f in fuzzers))
             testing.wait_until(lambda: not daemon.workers(), "no worker is left", 40)
-            crashes = campaign.crashes(daemon)
-            succeeded = sum((f.succeeded for f in fuzzers), collections.Counter())
-            refused = sum((f.refused for f in fuzzers), collections.Counter())
-            campaign.report(calls, succeeded, refused)
+            counts.report()
             print("waited:", dict(sum((f.waited for f in fuzzers), collections.Counter())))
             print(
                 f"{sum(f.sessions for f in fuzzers)} sessions, "
-                f"{sum(f.broken for f in fuzzers)} ended by the server, {honest} honest programs, "
-                f"{len(crashes)} crashes"
+                f"{sum(f.broken for f in fuzzers)} ended by the server, {honest} honest programs"
             )
-            self.assertEqual(crashes, [], f"seed {SEED}")
+            self.assertEqual(run.crashes(), [], f"seed {SEED}")
             self.assertIsNone(daemon.process.poll())
             # It is no good if it does not get anywhere.
-            self.assertGreater(sum(succeeded.values()), 500)
-            self.assertGreater(sum(refused.values()), 200)
+            self.assertGreater(counts.succeeded.total(), 500)
+            self.assertGreater(counts.refused.total(), 200)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+"""A hostile client that begins with what is right: sessions of all conformance programs are
+recorded, and made again by hand, whole and in parts, some of their frames changed. A worker may
+refuse calls and end its session; it must not crash, nor leave anything, and honest programs beside
+it are right.
+
+  FARGPU_FUZZ_SECONDS (12), FARGPU_FUZZ_SEED repeat or prolong a run; the last lines say which calls
+  have succeeded and were refused least. From 600 seconds on, none may have too few."""
+
+import concurrent.futures
+import random
+import subprocess
+import threading
+import time
+import unittest
+
+import campaign
+import fargpu_testing as testing
+from calls import Calls
+from campaign import SEED
+from mutations import Proxy
+from replays import Replayer
+
+SECONDS = campaign.seconds(12)
+LONG = 600
+LIMIT = 60  # of one program, in seconds
+
+
+def recorded(daemon, calls, seconds):
+    """Sessions of the conformance programs, in any order and as many as there is time for."""
+    programs = campaign.programs()
+    random.Random(SEED).shuffle(programs)
+    end = time.monotonic() + seconds
+
+    def record(number):
+        if time.monotonic() < end:
+            command = [testing.BUILD.fargpu, "run", "--server", proxy.address, "--gpus", "2"]
+            command += ["--transport", "tcp", "--no-check", "--", programs[number]]
+            # No connection for bulk alone; packed images of some.
+            packed = ("none", "zstd")[number % 2]
+            more = dict(FARGPU_TCP_CONNECTIONS=1, FARGPU_COMPRESS=packed)
+            try:
+                testing.run(command, timeout=LIMIT, env=testing.clean_environment(**more))
+            except subprocess.TimeoutExpired:
+                pass  # what it has asked is good enough
+
+    with Proxy(daemon, calls, random.Random(SEED)) as proxy:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(record, range(len(programs))))
+        testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
+    return proxy.recordings
+
+
+class Replays(unittest.TestCase):
+    def test_hostile_clients(self):
+        calls = Calls()
+        counts = campaign.Counts(calls)
+        flags = ("--max-memory-per-job", "256M", "--host-memory-per-session", "512M")
+        print(f"seed {SEED}", flush=True)
+        with testing.Daemon(*flags, "--job-grace", "1s", gpus=2) as daemon:
+            recordings = recorded(daemon, calls, SECONDS / 3)
+            run = campaign.Campaign(daemon, SECONDS * 2 / 3)
+            replayers = [
+                Replayer(daemon, recordings, counts, random.Random(SEED * 64 + number))
+                for number in range(3)
+            ]
+            threads = [threading.Thread(target=r.run, args=(run.goes_on,)) for r in replayers]
+            for thread in threads:
+                thread.start()
+            honest = run.run_honest(self, pause=0.2)
+            for thread in threads:
+                thread.join()
+            testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
+            missing = counts.report()
+            print(
+                f"{len(recordings)} recordings, {sum(r.sessions for r in replayers)} sessions, "
+                f"{sum(r.broken for r in replayers)} ended by the server, "
+                f"{sum(r.waited for r in replayers)} in calls that wait, "
+                f"{sum(r.changed for r in replayers)} frames changed, {honest} honest programs"
+            )
+            # It is no good if it does not get anywhere.
+            self.assertGreater(counts.succeeded.total(), 500)
+            self.assertGreater(counts.refused.total(), 50)
+            self.assertEqual(run.crashes(), [], f"seed {SEED}")
+            self.assertIsNone(daemon.process.poll())
+            if SECONDS >= LONG:
+                self.assertEqual(missing, [])
+
+
+if __name__ == "__main__":
+    testing.main()
