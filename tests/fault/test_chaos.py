@@ -112,16 +112,10 @@ class Hostile:
         name = self.random.choice(HONEST)
         program = self.daemon.start(testing.BUILD.program(name), flags=self.flags)
         self.stop.wait(self.random.uniform(0, 0.7))
-        victim = program.pid if self.random.random() < 0.5 else self.worker_of(program.pid)
+        victim = program.pid if self.random.random() < 0.5 else self.daemon.worker_of(program.pid)
         if victim is not None:
             os.kill(victim, signal.SIGKILL)
         program.communicate(timeout=testing.LIMIT)
-
-    def worker_of(self, client):
-        """Of the session of this process; None: it has none, or had one."""
-        begun = rf'event=session-begin .*client="[^"]*:{client} [^"]*" worker=(\d+)'
-        found = re.search(begun, self.daemon.log_text())
-        return int(found[1]) if found and int(found[1]) in self.daemon.workers() else None
 
 
 class Daemon(testing.Daemon):

@@ -19,14 +19,6 @@ def seconds(usual):
     return float(os.environ.get("FARGPU_FUZZ_SECONDS", usual))
 
 
-def programs():
-    """The conformance programs of this build."""
-    folder = testing.BUILD.programs.parent / "conformance"
-    found = sorted(p for p in folder.glob("conformance_*") if os.access(p, os.X_OK))
-    assert len(found) > 50
-    return found
-
-
 class Campaign:
     """From now on for so many seconds, or until a worker has crashed."""
 
@@ -51,10 +43,10 @@ class Campaign:
         return count
 
     def crashes(self):
-        """The signals that have ended workers, but for those that the daemon sends."""
-        ended = r'event=session-end .*how="was killed by signal (\d+)'
-        ends = re.findall(ended, self.daemon.log_text())
-        return [number for number in ends if number not in ("9", "15")]
+        """How workers have ended, but for those that the daemon has: of a signal, or of a
+        sanitizer's report."""
+        ended = r'event=session-end .*how="(was killed by signal (?!9 |15 )\d+|exited with 1")'
+        return re.findall(ended, self.daemon.log_text())
 
 
 class Counts:

@@ -1,5 +1,5 @@
-"""How long fuzz_sessions and fuzz_mutations need to find known faults. Each of them takes a check
-out of the code, one at a time, and builds preset asan with it.
+"""How long the campaigns need to find known faults. Each of these takes a check out of the code, one
+at a time, and builds preset asan with it.
 
   PYTHONPATH=tests/support:tests/fuzz python3 -B tests/fuzz/planted.py [--seconds N] [NAME...]
 
@@ -104,7 +104,8 @@ def look_for(name, seconds):
     path.write_text(text.replace(code, without))
     try:
         subprocess.run(["ninja", "-C", BUILD, target], check=True, stdout=subprocess.DEVNULL)
-        for test in ("mutations", "sessions"):
+        of_client = target == "libcuda.so.1"
+        for test in ("mutations", "scribbles") if of_client else ("replays", "sessions"):
             if (after := is_found(test, seconds)) is not None:
                 return f"found by fuzz_{test} in a run of {after} s"
     finally:

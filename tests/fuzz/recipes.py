@@ -98,6 +98,18 @@ def of_arrays(recipe):
     recipe.call("cuArrayGetPlane", pPlaneArray=recipe.new("array"), hArray=array, planeIdx=0)
 
 
+def of_links(recipe):
+    recipe.image()
+    state = recipe.new("linkstate")
+    recipe.call("fgLinkCreate", state=state)
+    recipe.call("fgLinkAdd", state=state, type=1, hash=HASH, name=b"x")
+    linked = bytes(range(1, 33))
+    logs = dict(infoLog=b"", errorLog=b"")
+    recipe.call("fgLinkComplete", state=state, answer=dict(imageHash=linked, **logs))
+    recipe.call("fgImageGet", hash=linked, pieceBytes=64)
+    recipe.call("fgLinkDestroy", state=state)
+
+
 def of_timelines(recipe):
     recipe.call("fgTimelineStart", records=100)
     recipe.call("fgTimelineTake", mostBytes=65536)
@@ -114,10 +126,10 @@ def of_exports(recipe):
 
 def recordings(calls):
     """Of these, and of one whose session has an exporter."""
-    made = [Recipe(calls) for _ in range(6)]
-    for recipe, kind in zip(made, (of_modules, of_devices, of_streams, of_arrays, of_timelines)):
-        kind(recipe)
-    of_exports(made[-1])
+    kinds = (of_modules, of_devices, of_streams, of_arrays, of_links, of_timelines, of_exports)
+    made = [Recipe(calls) for _ in kinds]
+    for recipe, of_kind in zip(made, kinds):
+        of_kind(recipe)
     return [recipe.recording for recipe in made[:-1]], made[-1].recording
 
 

@@ -15,6 +15,7 @@ import unittest
 
 import campaign
 import fargpu_testing as testing
+import programs
 from calls import Calls
 from campaign import SEED
 from mutations import Proxy
@@ -27,14 +28,14 @@ LIMIT = 60  # of one program, in seconds
 
 def recorded(daemon, calls, seconds):
     """Sessions of the conformance programs, in any order and as many as there is time for."""
-    programs = campaign.programs()
-    random.Random(SEED).shuffle(programs)
+    found = programs.programs()
+    random.Random(SEED).shuffle(found)
     end = time.monotonic() + seconds
 
     def record(number):
         if time.monotonic() < end:
             command = [testing.BUILD.fargpu, "run", "--server", proxy.address, "--gpus", "2"]
-            command += ["--transport", "tcp", "--no-check", "--", programs[number]]
+            command += ["--transport", "tcp", "--no-check", "--", found[number]]
             # No connection for bulk alone; packed images of some.
             packed = ("none", "zstd")[number % 2]
             more = dict(FARGPU_TCP_CONNECTIONS=1, FARGPU_COMPRESS=packed)
@@ -45,7 +46,7 @@ def recorded(daemon, calls, seconds):
 
     with Proxy(daemon, calls, random.Random(SEED)) as proxy:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            list(pool.map(record, range(len(programs))))
+            list(pool.map(record, range(len(found))))
         testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
     return proxy.recordings
 

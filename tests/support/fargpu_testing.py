@@ -391,6 +391,12 @@ class Daemon:
         """Process ids of the living workers of this daemon's sessions."""
         return [pid for pid in self.children("fargpu-worker") if not waits_for_a_session(pid)]
 
+    def worker_of(self, client):
+        """Of the session of this process; None: it has none, or had one."""
+        begun = rf'event=session-begin .*client="[^"]*:{client} [^"]*" worker=(\d+)'
+        found = re.search(begun, self.log_text())
+        return int(found[1]) if found and int(found[1]) in self.workers() else None
+
     def workers_ahead(self):
         """Process ids of its workers that wait for a session."""
         return [pid for pid in self.children("fargpu-worker") if waits_for_a_session(pid)]
