@@ -1,10 +1,11 @@
-"""How long the campaigns need to find known faults. Each of these takes a check out of the code, one
-at a time, and builds preset asan with it.
+"""How long the campaigns need to find known faults: checks that are left out, one at a time. Preset
+asan is built with all of them, each behind a question which one it is that is there.
 
   PYTHONPATH=tests/support:tests/fuzz python3 -B tests/fuzz/planted.py [--seconds N] [NAME...]
 
-N (120) is the time for each fault and test. The tree must have no changes; it is as before in the
-end. Exit code 1: a fault was not found, or its place is gone."""
+N (120) is the most time for each fault and test. The tree must have no changes; it is as before in
+the end, and the next build makes what belongs to it. Exit code 1: a fault was not found, or its
+place is gone."""
 
 import argparse
 import os
@@ -15,75 +16,131 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "asan"
-# name: (target, file, code, code without the check)
+WHICH = BUILD / "planted"  # a file with the name of the fault that is there
+HEADER = BUILD / "generated" / "planted.h"
+OF_SERVER, OF_CLIENT = ("replays", "sessions"), ("mutations", "scribbles")
+# name: (tests, file, code before, condition, code behind, what is there instead)
 FAULTS = {
     "launch-parameters": (
-        "fargpu-worker",
+        OF_SERVER,
         "server/image/parameter_layouts.h",
-        "if (uint64_t{layout.offsets[i]} + layout.sizes[i] > packed.size()) return false;",
-        "",
+        "if (",
+        "uint64_t{layout.offsets[i]} + layout.sizes[i] > packed.size()",
+        ") return false;",
+        "false",
     ),
     "copied-bytes": (
-        "fargpu-worker",
+        OF_SERVER,
         "server/manual/copy.cc",
-        "if (data_bytes != (brings ? copy.shape.bytes() : 0))",
-        "if (false)",
+        "if (",
+        "data_bytes != (brings ? copy.shape.bytes() : 0)",
+        ")",
+        "false",
     ),
     "piece-of-an-image": (
-        "fargpu-worker",
+        OF_SERVER,
         "server/manual/link.cc",
-        "if (offset > image->size() || bytes > image->size() - offset) {",
-        "if (false) {",
+        "if (",
+        "offset > image->size() || bytes > image->size() - offset",
+        ") {",
+        "false",
     ),
     "counted-arrays": (
-        "fargpu-worker",
+        OF_SERVER,
         "schema/apigen/cpp_dispatch.py",
-        "out.append(f'if ({size}) return malformed",
-        "out.append(f'if (false) return malformed",
+        "out.append(f'if (",
+        "{size}",
+        ") return malformed",
+        "false",
     ),
     "structs-of-calls": (
-        "fargpu-worker",
+        OF_SERVER,
         "server/object/server_support.h",
-        "if (data.size() != sizeof(T)) return false;",
-        "",
+        "if (",
+        "data.size() != sizeof(T)",
+        ") return false;",
+        "false",
     ),
     "host-calls-of-a-graph": (
-        "fargpu-worker",
+        OF_SERVER,
         "server/manual/graph.cc",
-        "if (given.hostCalls.size() != hosts.size())",
-        "if (false)",
+        "if (",
+        "given.hostCalls.size() != hosts.size()",
+        ")",
+        "false",
     ),
     "kinds-of-objects": (
-        "fargpu-worker",
+        OF_SERVER,
         "server/object/handle_table.cc",
-        "if (rpc::handle_kind(id) != kind) return CUDA_ERROR_INVALID_HANDLE;",
-        "",
+        "if (",
+        "rpc::handle_kind(id) != kind",
+        ") return CUDA_ERROR_INVALID_HANDLE;",
+        "false",
     ),
     "pages-of-a-region": (
-        "fargpu-worker",
+        OF_SERVER,
         "common/pages/agreement.h",
-        "bytes <= bytes_ - (address - address_);",
-        "bytes != 0;",
+        "",
+        "bytes <= bytes_ - (address - address_)",
+        ";",
+        "bytes != 0",
     ),
     "arrays-of-nvml": (
-        "fargpu-worker",
+        OF_SERVER,
         "server/nvml/arguments.h",
-        "if (array.there() && array.size() != static_cast<uint64_t>(count)) reader_.fail();",
-        "",
+        "if (",
+        "array.there() && array.size() != static_cast<uint64_t>(count)",
+        ") reader_.fail();",
+        "false",
     ),
     "data-of-answers": (
-        "libcuda.so.1",
+        OF_CLIENT,
         "client/link/message.h",
-        "if (data.size() != size) return false;",
-        "",
+        "if (",
+        "data.size() != size",
+        ") return false;",
+        "false",
     ),
     "counts-of-answers": (
-        "libcuda.so.1",
+        OF_CLIENT,
         "schema/apigen/cpp_call.py",
-        "out.append(f'if ({n}_have > {n}_count) return malformed(\"{f.name}\");')",
-        "",
+        "out.append(f'if (",
+        "{n}_have > {n}_count",
+        ') return malformed("{f.name}");',
+        "false",
     ),
 }
+ASKS = f"""#pragma once
+#include <fstream>
+#include <string>
+inline bool fargpu_planted(const char* name) {{
+  static const std::string which = [] {{
+    std::string word;
+    std::ifstream("{WHICH}") >> word;
+    return word;
+  }}();
+  return which == name;
+}}
+"""
+
+
+def plant():
+    """The texts of the changed files as they were."""
+    HEADER.write_text(ASKS)
+    were = {}
+    for name, (_, file, before, condition, behind, instead) in FAULTS.items():
+        path = ROOT / file
+        text = path.read_text()
+        were.setdefault(path, text)
+        if text.count(before + condition + behind) != 1:
+            sys.exit(f"error: the place of {name} is gone")
+        asked = f'(fargpu_planted("{name}") ? {instead} : ({condition}))'
+        text = text.replace(before + condition + behind, before + asked + behind)
+        # What a generator writes includes one of the other files.
+        if path.suffix != ".py" and text.count("planted.h") == 0:
+            text = f'#include "{HEADER}"\n' + text
+        path.write_text(text)
+    return were
 
 
 def is_found(test, seconds):
@@ -96,20 +153,10 @@ def is_found(test, seconds):
 
 
 def look_for(name, seconds):
-    target, file, code, without = FAULTS[name]
-    path = ROOT / file
-    text = path.read_text()
-    if text.count(code) != 1:
-        return "its place is gone"
-    path.write_text(text.replace(code, without))
-    try:
-        subprocess.run(["ninja", "-C", BUILD, target], check=True, stdout=subprocess.DEVNULL)
-        of_client = target == "libcuda.so.1"
-        for test in ("mutations", "scribbles") if of_client else ("replays", "sessions"):
-            if (after := is_found(test, seconds)) is not None:
-                return f"found by fuzz_{test} in a run of {after} s"
-    finally:
-        path.write_text(text)
+    WHICH.write_text(name)
+    for test in FAULTS[name][0]:
+        if (after := is_found(test, seconds)) is not None:
+            return f"found by fuzz_{test} in a run of {after} s"
     return "not found"
 
 
@@ -124,11 +171,21 @@ def main():
         parser.error(f"no fault {', '.join(sorted(unknown))}")
     if subprocess.run(["git", "-C", ROOT, "diff", "--quiet"]).returncode != 0:
         sys.exit("error: the tree has changes")
+    were = plant()
+    try:
+        build = ["ninja", "-j2", "-C", BUILD, "fargpu-worker", "libcuda.so.1"]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    finally:
+        for path, text in were.items():
+            path.write_text(text)
     missed = 0
-    for name in options.names or FAULTS:
-        result = look_for(name, options.seconds)
-        missed += not result.startswith("found")
-        print(f"{name:24} {result}", flush=True)
+    try:
+        for name in options.names or FAULTS:
+            result = look_for(name, options.seconds)
+            missed += not result.startswith("found")
+            print(f"{name:24} {result}", flush=True)
+    finally:
+        WHICH.unlink()
     return 1 if missed else 0
 
 
