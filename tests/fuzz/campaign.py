@@ -62,6 +62,8 @@ class Counts:
             word: {name for name, what, _ in fields if what == word}
             for word in ("succeeds", "refused")
         }
+        unknown = {name for name, *_ in fields} - set(calls.opcode)
+        assert not unknown, f"{UNREACHED}: no calls {unknown}"
 
     def share(self, name):
         """How much of what it must be; 1: enough."""
@@ -69,8 +71,9 @@ class Counts:
         bad = 1 if name in self.never["refused"] else self.refused[name] / REFUSALS
         return min(good, bad, 1)
 
-    def report(self, most=80):
-        """Prints the calls with the fewest; returns those with too few."""
+    def report(self, most=25):
+        """Prints the calls with the fewest; returns those with too few, and those that have
+        succeeded although they cannot."""
         missing = sorted((n for n in self.calls.opcode if self.share(n) < 1), key=self.share)
         print(f"{'call':44} {'succeeded':>9} {'refused':>9}")
         for name in missing[:most]:
@@ -85,4 +88,4 @@ class Counts:
             f"{total} calls, {tried} tried, {good} with success, {total - len(missing)} with "
             f"{SUCCESSES} successes and {REFUSALS} refusals or all that they can have"
         )
-        return missing
+        return missing, [name for name in self.never["succeeds"] if self.succeeded[name]]

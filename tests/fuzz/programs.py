@@ -1,5 +1,5 @@
-"""Conformance programs whose server or memory means no good. They may fail in any way but by a crash
-of the client's library."""
+"""Conformance programs whose server or memory means no good. They may fail in any way but by a
+crash of the client's library."""
 
 import collections
 import os

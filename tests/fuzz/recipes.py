@@ -128,7 +128,7 @@ def recordings(calls):
     """Of these, and of one whose session has an exporter."""
     kinds = (of_modules, of_devices, of_streams, of_arrays, of_links, of_timelines, of_exports)
     made = [Recipe(calls) for _ in kinds]
-    for recipe, of_kind in zip(made, kinds):
+    for recipe, of_kind in zip(made, kinds, strict=True):
         of_kind(recipe)
     return [recipe.recording for recipe in made[:-1]], made[-1].recording
 
@@ -152,11 +152,11 @@ def export(replay):
     """Makes all of it; what the exported things are called in recordings, and in truth."""
     replay.all(len(replay.recording.calls), more=0)
     names = {}
-    for exported, place in zip(EXPORTED.values(), range(-4, 0)):
+    for exported, place in zip(EXPORTED.values(), range(-4, 0), strict=True):
         opcode, context, body, bulk = replay.recording.calls[place]
         answer = replay.send(opcode, context, replay.names.translate(body), bulk)
         function = replay.calls.of_opcode[opcode]
         for _, _, first, size in lists(replay.calls.layouts, function.results_type, answer or b""):
             true = struct.unpack(f"<{size // 8}Q", answer[first : first + size // 8 * 8])
-            names |= dict(zip(struct.unpack("<8Q", exported), true))
+            names |= dict(zip(struct.unpack("<8Q", exported), true, strict=True))
     return names

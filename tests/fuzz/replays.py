@@ -31,7 +31,7 @@ class Names:
         self.now, self.addresses = {}, []
 
     def learn(self, before, now):
-        for old, new in zip(words(before), words(now)):
+        for old, new in zip(words(before), words(now), strict=False):
             if old != new and old >= 1 << 32:
                 self.name(old, new)
 
@@ -53,7 +53,7 @@ class Names:
 
 
 class Ends:
-    """How often changes of a call have ended the session: those that do so often are made seldom."""
+    """How often changes of a call have ended the session: what does so often is done seldom."""
 
     GOOD = 0.02
 
@@ -82,9 +82,10 @@ class Replay:
 
     def all(self, until, more=0.05, broken=0.0):
         """Its calls before this one; changed copies before some, some changed in their form."""
-        for self.at in range(min(until, len(self.recording.calls))):
-            if self.at in self.waits:
+        for place in range(min(until, len(self.recording.calls))):
+            if place in self.waits:
                 continue
+            self.at = place
             if self.random.random() < more:
                 for _ in range(self.random.choice((1, 2, 4, 8))):
                     self.copy(self.at)
@@ -99,9 +100,10 @@ class Replay:
         """Part of it again and again; the share of `target`, one of its calls, with success."""
         good = 0
         for _ in range(times):
-            for self.at in range(first, last):
-                if self.at in self.waits:
+            for place in range(first, last):
+                if place in self.waits:
                     continue
+                self.at = place
                 chance = self.random.random()
                 if chance < 0.15:
                     self.copy(self.at)
@@ -132,7 +134,7 @@ class Replay:
         self.changes.look_at(header, body)
         old = [body[first : first + 8] for first in self.created(header, body)]
         new = [self.new_id(each) if anew else each for each in old]
-        for before, now in zip(old, new):
+        for before, now in zip(old, new, strict=True):
             self.names.name(*struct.unpack("<QQ", before + now))
         body = self.names.translate(body)
         answer = self.send(opcode, context, body, bulk)
@@ -212,9 +214,9 @@ class Replay:
         opcode, context, body, bulk = self.recording.calls[place]
         header = (0, opcode, testing.WANT_REPLY, context, 0, 0, 0, 0)
         body = self.names.translate(body)
-        for header, changed, data in self.changes.of(header, body, bulk):
+        for other, changed, data in self.changes.of(header, body, bulk):
             self.changed += 1
-            self.send(header[1], header[3], changed, data, result=header[7])
+            self.send(other[1], other[3], changed, data, result=other[7])
 
     def wrong(self, place):
         """With a number that means nothing."""

@@ -1,6 +1,6 @@
-"""Changes of the memory that both ends of a session over shared memory have: the words of the rings
-and the frames in them, by the layout of common/transport/shm. The end that they are meant for stands
-still meanwhile, or not."""
+"""Changes of the memory that both ends of a session over shared memory have: the words of the
+rings and the frames in them, by the layout of common/transport/shm. The end that they are meant for
+stands still meanwhile, or not."""
 
 import os
 import pathlib

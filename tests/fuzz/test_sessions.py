@@ -3,7 +3,7 @@ used again, sizes and orders of all kinds, two sessions of one job, management s
 may refuse calls and end its session; it must not crash, nor leave anything, and honest programs
 beside it are right.
 
-  FARGPU_FUZZ_SECONDS (20), FARGPU_FUZZ_SEED repeat or prolong a run; the last lines say how often
+  FARGPU_FUZZ_SECONDS (12), FARGPU_FUZZ_SEED repeat or prolong a run; the last lines say how often
   each call has succeeded and was refused."""
 
 import collections
@@ -19,7 +19,7 @@ from campaign import SEED
 from connection import Connection
 
 MANAGE = 19
-SECONDS = campaign.seconds(20)
+SECONDS = campaign.seconds(12)
 # They end, or hold, the whole session by what they are for.
 SELDOM = {"fgHostCall", "fgContextDestroy", "fgGreenDestroy", "fgPrimaryRelease", "fgFetched"}
 SELDOM |= {"fgDelivered", "fgGraphUpdatable", "fgContextCreate", "fgImagePutPacked"}
