@@ -21,6 +21,7 @@ namespace fargpu::rpc {
 namespace {
 
 constexpr auto kShortNap = std::chrono::milliseconds(1);
+constexpr auto kNapForNotices = std::chrono::microseconds(100);  // between calls that wait
 constexpr auto kLongestNap = std::chrono::milliseconds(16);
 constexpr auto kRetryFlush = std::chrono::milliseconds(1);
 // The transport's memory is taken bit by bit, beside what the application does first. A new page
@@ -63,8 +64,12 @@ void Channel::Impl::serve() {
     const bool readable = watch && has_descriptor && !transport->arm();
     Deadline until = kNoDeadline;
     if (!watch) {
-      nap = sink.awaits_notices() ? Clock::duration(kShortNap)
-                                  : std::min<Clock::duration>(2 * nap, kLongestNap);
+      if (!sink.awaits_notices()) {
+        nap = std::clamp<Clock::duration>(2 * nap, kShortNap, kLongestNap);
+      } else {
+        nap = kShortNap;  // the caller reads
+        if (callers_active) nap = kNapForNotices;
+      }
       until = now + nap;
       service_sleep = callers_active ? ServiceSleep::kNap : ServiceSleep::kLongNap;
     } else if (quiet && !call_waits && flush_due == kNoDeadline) {
