@@ -97,7 +97,8 @@ class Replay:
                 self.again(self.at, anew=False)
 
     def repeat(self, first, last, target, times):
-        """Part of it again and again; the share of `target`, one of its calls, with success."""
+        """Part of it again and again; the share of `target`, one of its calls or None, with
+        success."""
         good = 0
         for _ in range(times):
             for place in range(first, last):
@@ -105,7 +106,7 @@ class Replay:
                     continue
                 self.at = place
                 chance = self.random.random()
-                if chance < 0.15:
+                if chance < (0.4 if self.at == target else 0.15):
                     self.copy(self.at)
                 good += self.again(self.at, anew=True) and self.at == target
                 if self.at == target and chance > 0.7:
@@ -249,7 +250,8 @@ class Replayer:
     def __init__(self, daemon, recordings, counts, random):
         self.daemon, self.counts, self.random, self.calls = daemon, counts, random, counts.calls
         more, self.importing = recipes.recordings(self.calls)
-        self.recordings = [*recordings, *more, self.importing]
+        self.recipes = [*more, self.importing]
+        self.recordings = [*recordings, *self.recipes]
         self.places = collections.defaultdict(list)  # by name: (recording, place)
         for recording in self.recordings:
             for place, call in enumerate(recording.calls):
@@ -300,7 +302,12 @@ class Replayer:
 
     def choose(self):
         """A recording, and what to do in a session with it."""
-        if self.random.random() < 0.25:
+        chance = self.random.random()
+        if chance < 0.15:
+            recording = self.random.choice(self.recipes)
+            size = len(recording.calls)
+            return recording, lambda replay: replay.repeat(0, size, target=None, times=20)
+        if chance < 0.35:
             recording = self.random.choice(self.recordings)
             return recording, lambda replay: replay.all(len(recording.calls), broken=0.002)
         missing = sorted(self.calls.opcode, key=self.counts.share)
