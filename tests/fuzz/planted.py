@@ -114,9 +114,10 @@ ASKS = f"""#pragma once
 #include <fstream>
 #include <string>
 inline bool fargpu_planted(const char* name) {{
-  static const std::string which = [] {{
-    std::string word;
-    std::ifstream("{WHICH}") >> word;
+  // Never destroyed: other threads ask while the process ends.
+  static const std::string& which = *[] {{
+    auto* word = new std::string;
+    std::ifstream("{WHICH}") >> *word;
     return word;
   }}();
   return which == name;

@@ -78,11 +78,11 @@ class Replays(unittest.TestCase):
                 f"{sum(r.waited for r in replayers)} in calls that wait, "
                 f"{sum(r.changed for r in replayers)} frames changed, {honest} honest programs"
             )
+            self.assertEqual(run.crashes(), [], f"seed {SEED}")
+            self.assertIsNone(daemon.process.poll())
             # It is no good if it does not get anywhere.
             self.assertGreater(counts.succeeded.total(), 500)
             self.assertGreater(counts.refused.total(), 50)
-            self.assertEqual(run.crashes(), [], f"seed {SEED}")
-            self.assertIsNone(daemon.process.poll())
             self.assertEqual(wonders, [], "they do not belong into unreached.txt")
             if SECONDS >= LONG:
                 self.assertEqual(missing, [])
