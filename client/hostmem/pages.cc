@@ -30,8 +30,10 @@ CUresult Pages::add(uint64_t address, size_t bytes, uint16_t context,
       if (region.gate != nullptr) region.gate->unwatch();
       return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
+    region.blocks = region.gate == nullptr
+                        ? BlockStates(bytes)
+                        : BlockStates(bytes, region.gate->head(), region.gate->tail());
     if (region.gate != nullptr) {
-      region.blocks = BlockStates(bytes, region.gate->head(), region.gate->tail());
       region.number = ++gated_ever_;
       ++gated_;
     }
@@ -213,8 +215,6 @@ void Pages::merge_one(Region& region, pages::ByteRun run) {
 
 void Pages::merge_part(Region& region, const pages::ByteRun& run) {
   if (region.read_only) return;
-  if (region.gate == nullptr) return merge_read(region, run);
-  if (!region.gate->is_moved()) return region.agreement.merge(run, region.gate->local());
   const BlockStates& blocks = region.blocks;
   for (pages::ByteRun left = run; !left.data.empty();) {
     const size_t from = left.address - region.address();
@@ -222,7 +222,7 @@ void Pages::merge_part(Region& region, const pages::ByteRun& run) {
     const size_t bytes =
         std::min(left.data.size(), blocks.offset(same) + blocks.bytes(same) - from);
     const pages::ByteRun part = {left.address, left.data.first(bytes)};
-    if (blocks.is_open(same.first))
+    if (is_read(region, same.first))
       merge_read(region, part);
     else
       region.agreement.merge(part, region.gate->local());

@@ -165,9 +165,9 @@ class Pages {
     CUdeviceptr device_pointer = 0;
     std::map<size_t, size_t> gone{};  // begins and ends of unmapped parts that the system read
     std::unique_ptr<UnchangedFile> file{};  // without a gate, if nothing else can change it
+    BlockStates blocks{};                   // without a gate all are open
     std::shared_ptr<PageGate> gate{};       // the rest is for regions with one
-    BlockStates blocks{};
-    uint64_t number = 0;         // no other region has had it
+    uint64_t number = 0;                    // no other region has had it
     size_t next = 0, ahead = 1;  // where sequential touches go on, and how many blocks come
   };
   struct ClosedBlocks {
@@ -199,6 +199,8 @@ class Pages {
   size_t collect_read(Region& region, size_t from, size_t until,
                       const pages::Agreement::Visit& visit);  // needs state_
   std::span<std::byte> sample(size_t bytes);                  // needs state_
+  // Whether the system reads and writes the block.
+  static bool is_read(const Region& region, size_t block);
   static bool read_word(Region& region, size_t offset, std::span<std::byte> now);
   CUresult push_words();                                             // needs state_
   void forget_words(uint64_t address, uint64_t bytes);               // needs state_

@@ -133,13 +133,7 @@ CUresult Pages::look_at(uint64_t begin, uint64_t until, bool old,
     const size_t bytes = region.agreement.bytes();
     const size_t first = std::min<uint64_t>(bytes, begin - std::min(begin, address));
     const size_t end = std::min<uint64_t>(bytes, until - address);
-    if (region.gate == nullptr) {
-      if (region.file != nullptr && region.file->is_as_seen()) continue;
-      const CUresult result = push_part(region, first, end, visit);
-      if (result != CUDA_SUCCESS) return result;
-      if (region.file != nullptr && end - first == bytes) region.file->was_seen();
-      continue;
-    }
+    if (region.file != nullptr && region.file->is_as_seen()) continue;
     BlockStates& blocks = region.blocks;
     const auto next_run = [&](size_t at) {
       const auto run = looks_at_closed_ ? blocks.next_suspect(at) : blocks.next_unseen(at);
@@ -155,6 +149,7 @@ CUresult Pages::look_at(uint64_t begin, uint64_t until, bool old,
       if (!blocks.is_open(run.first) && looks_at_closed_) changed_until_ = changed_until;
       if (from >= first && until_here <= end) blocks.compared(run, old);
     }
+    if (region.file != nullptr && end - first == bytes) region.file->was_seen();
   }
   return CUDA_SUCCESS;
 }

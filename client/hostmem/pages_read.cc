@@ -78,6 +78,10 @@ void add_changed(uint64_t address, std::span<const std::byte> before,
 
 }  // namespace
 
+bool Pages::is_read(const Region& region, size_t block) {
+  return region.gate == nullptr || (region.gate->is_moved() && region.blocks.is_open(block));
+}
+
 std::span<std::byte> Pages::sample(size_t bytes) {
   if (sample_.size() < bytes) sample_.resize(bytes);
   return std::span(sample_).first(bytes);
@@ -91,14 +95,11 @@ size_t Pages::collect_from(Region& region, const std::byte* memory, size_t from,
 
 size_t Pages::collect(Region& region, size_t from, size_t until,
                       const pages::Agreement::Visit& visit) {
-  if (region.gate == nullptr) return collect_read(region, from, until, visit);
-  if (!region.gate->is_moved())
-    return collect_from(region, region.gate->local(), from, until, visit);
   const BlockStates& blocks = region.blocks;
   while (from < until) {
     const auto same = blocks.same_from(blocks.block_of(from), until);
     const size_t stop = std::min(until, blocks.offset(same) + blocks.bytes(same));
-    const size_t end = blocks.is_open(same.first)
+    const size_t end = is_read(region, same.first)
                            ? collect_read(region, from, stop, visit)
                            : collect_from(region, region.gate->local(), from, stop, visit);
     if (end < stop) return end;
@@ -131,10 +132,7 @@ size_t Pages::collect_read(Region& region, size_t from, size_t until,
 }
 
 bool Pages::read_word(Region& region, size_t offset, std::span<std::byte> now) {
-  const bool by_system =
-      region.gate == nullptr ||
-      (region.gate->is_moved() && region.blocks.is_open(region.blocks.block_of(offset)));
-  if (!by_system) {
+  if (!is_read(region, region.blocks.block_of(offset))) {
     std::byte* const at = region.gate->local() + offset;
     if (now.size() == sizeof(uint32_t)) {
       const uint32_t word = __atomic_load_n(reinterpret_cast<uint32_t*>(at), __ATOMIC_ACQUIRE);

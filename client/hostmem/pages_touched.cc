@@ -352,6 +352,7 @@ CUresult Pages::stop_closing(uint64_t address) {
   if (found == regions_.end() || found->second.gate == nullptr) return CUDA_SUCCESS;
   found->second.gate->unwatch();
   found->second.gate.reset();
+  found->second.blocks = BlockStates(found->second.agreement.bytes());
   --gated_;
   return CUDA_SUCCESS;
 }
