@@ -8,68 +8,55 @@
 
 #include <map>
 #include <mutex>
-#include <random>
 #include <utility>
 
 #include "client/memory/address_window.h"
+#include "client/memory/reserve.h"
 #include "common/base/descriptors.h"
 #include "common/base/fd.h"
 #include "common/host/map_exactly.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::client {
 namespace {
 
-// Behind the window of pinned memory (client/memory/reserve.cc).
-#if defined(__SANITIZE_THREAD__)
-constexpr uint64_t kWindow = 0x60'0000'0000;
-constexpr uint64_t kWindowBytes = uint64_t{1} << 37;
-#else
-constexpr uint64_t kWindow = 0x3c00'0000'0000;
-constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
-#endif
-constexpr int kTries = 64;
+constexpr uint64_t kMostBytes = uint64_t{1} << 42;
 constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
 
-struct Window {
+struct Mappings {
   std::mutex mutex;
   // The rest is guarded by mutex.
-  AddressWindow free;
   std::map<uint64_t, uint64_t> mapped{};  // address -> bytes
-  Fd file{};                              // the memory of all chunks
+  Fd file{};                              // the memory of all
   uint64_t file_bytes = 0;
-  AddressWindow places{0, kWindowBytes};  // in it
-  bool forked = false;                    // the file is the parent's
+  AddressWindow places{0, kMostBytes};  // in it
+  bool forked = false;                  // the file is the parent's
 };
-std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+Mappings& mappings();
 
-Window& window();
-
-// In a forked child. The parent's chunks are inaccessible, as nothing else may lie there.
+// In a forked child. The parent's memory is inaccessible, as nothing else may lie there.
 void after_fork() {
-  Window& all = window();
+  Mappings& all = mappings();
   all.forked = true;
   for (const auto& [address, bytes] : all.mapped)
-    (void)map_exactly(pointer(address), bytes, PROT_NONE,
+    (void)map_exactly(as_pointer(address), bytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
   all.mutex.unlock();
 }
 
 // Never destroyed: calls come until the very end of the process. A fork waits for the lock, so that
 // the child finds whole books.
-Window& window() {
+Mappings& mappings() {
   static auto& made = *[] {
-    std::random_device random;
-    const uint64_t begin =
-        kWindow + random() % (kWindowBytes / 2 / LocalChunk::kGranule) * LocalChunk::kGranule;
-    auto* const all = new Window{{}, AddressWindow(begin, kWindow + kWindowBytes)};
-    ::pthread_atfork([] { window().mutex.lock(); }, [] { window().mutex.unlock(); }, after_fork);
-    return all;
+    ::pthread_atfork([] { mappings().mutex.lock(); }, [] { mappings().mutex.unlock(); },
+                     after_fork);
+    return new Mappings;
   }();
-  return made;
+  return chunk;
 }
 
-// All of these with the window's lock.
-bool make_file(Window& all, uint64_t bytes) {
+// All of these with the lock.
+bool make_file(Mappings& all, uint64_t bytes) {
   if (!all.file.valid())
     all.file = descriptors::make([] { return ::memfd_create("fargpu-managed", MFD_CLOEXEC); });
   if (bytes <= all.file_bytes) return true;
@@ -81,15 +68,15 @@ bool make_file(Window& all, uint64_t bytes) {
   return true;
 }
 
-// Where a chunk lies in the file: zeros, and no memory taken for them.
-std::optional<uint64_t> take_place(Window& all, uint64_t bytes) {
+// Where memory lies in the file: zeros, and no memory taken for them.
+std::optional<uint64_t> take_place(Mappings& all, uint64_t bytes) {
   const auto place = all.places.take(bytes);
   if (!place || make_file(all, *place + bytes)) return place;
   all.places.give_back(*place, bytes);
   return std::nullopt;
 }
 
-void give_back_place(Window& all, uint64_t place, uint64_t bytes) {
+void give_back_place(Mappings& all, uint64_t place, uint64_t bytes) {
   if (all.forked) return;
   const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   const auto begin = static_cast<off_t>(place), length = static_cast<off_t>(bytes);
@@ -101,25 +88,25 @@ void give_back_place(Window& all, uint64_t place, uint64_t bytes) {
 
 template <typename Map>
 std::optional<LocalChunk> LocalChunk::make_with(uint64_t bytes, Map&& map) {
-  if (bytes == 0 || bytes >= kWindowBytes / 2) return std::nullopt;
-  Window& all = window();
+  if (bytes == 0 || bytes >= kMostBytes / 2) return std::nullopt;
+  Mappings& all = mappings();
   std::lock_guard lock(all.mutex);
   const auto place = take_place(all, bytes);
   if (!place) return std::nullopt;
   const int file = descriptors::own(all.file.get());
   const auto offset = static_cast<off_t>(*place);
   // Before the other mapping, which may lie anywhere, so also here.
-  const uint64_t address = map(all, file, offset);
+  const uint64_t address = map(file, offset);
   void* const local = address == 0
                           ? MAP_FAILED
                           : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, file, offset);
   if (local == MAP_FAILED) {
-    if (address != 0) ::munmap(pointer(address), bytes);
+    if (address != 0) ::munmap(as_pointer(address), bytes);
     give_back_place(all, *place, bytes);
     return std::nullopt;
   }
   ::madvise(local, bytes, MADV_DONTFORK);
-  ::madvise(pointer(address), bytes, MADV_DONTFORK);
+  ::madvise(as_pointer(address), bytes, MADV_DONTFORK);
   all.mapped.emplace(address, bytes);
   LocalChunk chunk;
   chunk.local_ = static_cast<std::byte*>(local);
@@ -131,20 +118,16 @@ std::optional<LocalChunk> LocalChunk::make_with(uint64_t bytes, Map&& map) {
 }
 
 std::optional<LocalChunk> LocalChunk::make(uint64_t bytes) {
-  return make_with(bytes, [bytes](Window& all, int file, off_t offset) -> uint64_t {
-    for (int attempt = 0; attempt < kTries; ++attempt) {
-      const auto address = all.free.take(bytes);
-      if (!address) break;
-      // Where something else lies, the addresses are not given back.
-      if (map_exactly(pointer(*address), bytes, PROT_NONE, kFlags, file, offset)) return *address;
-    }
-    return 0;
+  return make_with(bytes, [&](int file, off_t offset) {
+    return place_host(bytes, kGranule, [&](uint64_t address) {
+      return map_exactly(as_pointer(address), bytes, PROT_NONE, kFlags, file, offset);
+    });
   });
 }
 
 std::optional<LocalChunk> LocalChunk::make_at(uint64_t address, uint64_t bytes) {
-  auto chunk = make_with(bytes, [=](Window&, int file, off_t offset) {
-    return map_exactly(pointer(address), bytes, PROT_NONE, kFlags, file, offset) ? address : 0;
+  auto chunk = make_with(bytes, [=](int file, off_t offset) {
+    return map_exactly(as_pointer(address), bytes, PROT_NONE, kFlags, file, offset) ? address : 0;
   });
   // The window did not give these addresses.
   if (chunk) chunk->retire();
@@ -154,12 +137,12 @@ std::optional<LocalChunk> LocalChunk::make_at(uint64_t address, uint64_t bytes) 
 LocalChunk::~LocalChunk() {
   if (address_ == 0) return;
   ::munmap(local_, bytes_);
-  Window& all = window();
+  Mappings& all = mappings();
   std::lock_guard lock(all.mutex);
-  ::munmap(pointer(address_), bytes_);
+  ::munmap(as_pointer(address_), bytes_);
   give_back_place(all, place_, bytes_);
   all.mapped.erase(address_);
-  if (!retired_) all.free.give_back(address_, bytes_);
+  if (!all.forked) unplace_host(address_, bytes_);
 }
 
 void LocalChunk::swap(LocalChunk& other) noexcept {
@@ -168,7 +151,6 @@ void LocalChunk::swap(LocalChunk& other) noexcept {
   std::swap(local_, other.local_);
   std::swap(file_, other.file_);
   std::swap(place_, other.place_);
-  std::swap(retired_, other.retired_);
 }
 
 void LocalChunk::clear(uint64_t address, uint64_t bytes) const {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "client/memory/reserve.h"
+
 namespace fargpu::client {
 
 class LocalChunk {
@@ -38,7 +40,7 @@ class LocalChunk {
   // Zeros, and no memory taken for them.
   void clear(uint64_t address, uint64_t bytes) const;
   // The worker has something else at these addresses: they are not given out again.
-  void retire() { retired_ = true; }
+  void retire() const { retire_addresses(reinterpret_cast<const void*>(address_)); }
 
  private:
   LocalChunk() = default;
@@ -51,7 +53,6 @@ class LocalChunk {
   std::byte* local_ = nullptr;
   int file_ = -1;
   uint64_t place_ = 0;
-  bool retired_ = false;
 };
 
 }  // namespace fargpu::client

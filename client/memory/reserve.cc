@@ -27,10 +27,10 @@ namespace {
 #if defined(__SANITIZE_THREAD__)
 // Those are not ThreadSanitizer's to give. It leaves the program half a TiB above zero.
 constexpr uint64_t kWindow = 0x20'0000'0000;
-constexpr uint64_t kWindowBytes = uint64_t{1} << 38;
+constexpr uint64_t kWindowBytes = uint64_t{3} << 37;
 #else
 constexpr uint64_t kWindow = 0x3800'0000'0000;
-constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
+constexpr uint64_t kWindowBytes = uint64_t{1} << 43;
 #endif
 
 // Both are never destroyed: calls come until the very end of the process.
@@ -50,17 +50,17 @@ struct HostWindow {
 };
 HostWindow& host_window() {
   static auto& made = *[] {
-    constexpr uint64_t kStep = uint64_t{1} << 21;
+    constexpr uint64_t kBegins = uint64_t{1} << 21;
     std::random_device random;
-    const uint64_t begin = kWindow + random() % (kWindowBytes / 2 / kStep) * kStep;
+    const uint64_t begin = kWindow + random() % (kWindowBytes / 2 / kBegins) * kBegins;
     return new HostWindow{{}, AddressWindow(begin, kWindow + kWindowBytes), {}};
   }();
   return made;
 }
 
-// What a host allocation takes of the window: with a gap behind it, so that no two touch.
-constexpr uint64_t kAlign = uint64_t{1} << 16;
-uint64_t taken_for(uint64_t length) { return (length + kAlign - 1) / kAlign * kAlign + kAlign; }
+// What an allocation takes of the window: with a gap behind it, so that no two touch.
+constexpr uint64_t kStep = uint64_t{1} << 16;
+uint64_t taken_for(uint64_t bytes) { return (bytes + kStep - 1) / kStep * kStep + kStep; }
 
 void unmap(const PageCounts::Range& range) {
   ::munmap(reinterpret_cast<void*>(range.begin), range.end - range.begin);
@@ -114,20 +114,10 @@ void* allocate_host(size_t bytes, int descriptor) {
   const int kind = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   const uint64_t length = page_from(bytes);
   if (length < bytes) return nullptr;
-  if (length < kWindowBytes) {
-    HostWindow& window = host_window();
-    for (int attempt = 0; attempt < 64; ++attempt) {
-      std::optional<uint64_t> address;
-      {
-        std::lock_guard lock(window.mutex);
-        address = window.free.take(taken_for(length));
-      }
-      if (!address) break;
-      auto* const wanted = reinterpret_cast<void*>(*address);
-      if (map_exactly(wanted, length, PROT_READ | PROT_WRITE, kind, descriptor)) return wanted;
-      // Something else lies there: the addresses are not given back.
-    }
-  }
+  const uint64_t placed = place_host(length, kStep, [&](uint64_t address) {
+    return map_exactly(as_pointer(address), length, PROT_READ | PROT_WRITE, kind, descriptor);
+  });
+  if (placed != 0) return as_pointer(placed);
   void* anywhere = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, kind, descriptor, 0);
   return anywhere == MAP_FAILED ? nullptr : anywhere;
 }
@@ -135,11 +125,30 @@ void* allocate_host(size_t bytes, int descriptor) {
 void free_host(void* memory, size_t bytes) {
   const uint64_t length = page_from(bytes);
   ::munmap(memory, length);
+  unplace_host(reinterpret_cast<uint64_t>(memory), length);
+}
+
+uint64_t place_host(uint64_t bytes, uint64_t align, const std::function<bool(uint64_t)>& map) {
+  if (bytes >= kWindowBytes) return 0;
+  HostWindow& window = host_window();
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    std::optional<uint64_t> address;
+    {
+      std::lock_guard lock(window.mutex);
+      address = window.free.take(taken_for(bytes), align);
+    }
+    if (!address) break;
+    // Where something else lies, the addresses are not given back.
+    if (map(*address)) return *address;
+  }
+  return 0;
+}
+
+void unplace_host(uint64_t address, uint64_t bytes) {
   HostWindow& window = host_window();
   std::lock_guard lock(window.mutex);
-  const auto address = reinterpret_cast<uint64_t>(memory);
   if (window.retired.erase(address) != 0 || !window.free.contains(address)) return;
-  window.free.give_back(address, taken_for(length));
+  window.free.give_back(address, taken_for(bytes));
 }
 
 void retire_addresses(const void* memory) {

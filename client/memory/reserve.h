@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace fargpu::client {
 
@@ -22,8 +23,13 @@ void release_reserved(uint64_t address, size_t bytes);
 // of memory of this process's own.
 void* allocate_host(size_t bytes, int descriptor = -1);
 void free_host(void* memory, size_t bytes);
+// Addresses of the window, a multiple of `align`, at which map() succeeds; 0: there are none. Any
+// whole pages.
+uint64_t place_host(uint64_t bytes, uint64_t align, const std::function<bool(uint64_t)>& map);
+// What lay there is unmapped. Nothing is done for addresses outside of the window.
+void unplace_host(uint64_t address, uint64_t bytes);
 // The worker has something else at the addresses of this memory, or may keep it for longer than it
-// is allocated here: free_host() does not give the addresses out again.
+// is allocated here: they are not given out again.
 void retire_addresses(const void* memory);
 
 // True when a byte at `address` can be read. One system call.
