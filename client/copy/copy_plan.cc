@@ -77,10 +77,7 @@ CopyPlan plan(const CopyFacts& copy, Observers::Set observers, const CopyMeans& 
   CopyPlan plan{.route = route_of(copy, observers, means)};
   if (copy.waits || !copy.to_device) plan.returns = CopyReturn::kPassed;
   // Also memory of which a part is registered.
-  const bool may_wait =
-      (copy.host != HostMemory::kPageable && (observers & Observers::kTouchedMemory) != 0) ||
-      (observers & Observers::kMovableMemory) != 0;
-  plan.opens = may_wait && plan.route != CopyRoute::kMirror;
+  plan.opens = (observers & Observers::kGateableMemory) != 0 && plan.route != CopyRoute::kMirror;
   const End reply = copy.to_device ? End::kNothing : End::kReply;
   switch (plan.route) {
     case CopyRoute::kMirror:
@@ -98,8 +95,8 @@ CopyPlan plan(const CopyFacts& copy, Observers::Set observers, const CopyMeans& 
       // The stream waits for the bytes where a program sees what the GPU writes to its memory while
       // it works, so could see there that the stream has passed the copy; and where device code
       // reads the memory, so work behind the copy must find the bytes.
-      const bool is_seen = means.shared_segments || copy.reachable ||
-                           (observers & (Observers::kTouchedMemory | Observers::kMovedMemory)) != 0;
+      const bool is_seen =
+          means.shared_segments || copy.reachable || (observers & Observers::kGatedMemory) != 0;
       plan.hold = is_seen ? Hold::kUntilDelivered : Hold::kNever;
       plan.completion = End::kFollow;
       plan.returns = CopyReturn::kSent;

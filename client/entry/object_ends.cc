@@ -28,7 +28,7 @@ class MemoryEnds {
     session_.host_memory.erase_if([&](const Region& region) {
       if (region.context != &context || region.kind != MemoryKind::kRegistered) return false;
       session_.hidden_memory.remove(region.base);
-      session_.moved_host.remove(region.base);
+      session_.gated_host.remove(region.base);
       return true;
     });
     session_.host_memory.update([&](Region& region) {

@@ -7,14 +7,14 @@ namespace fargpu::client {
 uint64_t Arenas::chunk_bytes(uint64_t bytes) {
   constexpr uint64_t kMost = uint64_t{1} << 46;
   if (bytes > kMost) return 0;
-  return (bytes + LocalChunk::kGranule - 1) / LocalChunk::kGranule * LocalChunk::kGranule;
+  return (bytes + DualMapping::kGranule - 1) / DualMapping::kGranule * DualMapping::kGranule;
 }
 
 std::optional<Arenas::Allocated> Arenas::take_from(Arena& arena, uint64_t bytes) {
   const auto address = arena.free.take(bytes);
   if (!address) return std::nullopt;
   arena.used += bytes;
-  const LocalChunk& chunk = arena.chunk;
+  const DualMapping& chunk = arena.chunk;
   return Allocated{*address, chunk.local(*address), chunk.file(), chunk.offset(*address)};
 }
 
@@ -27,7 +27,7 @@ std::optional<Arenas::Allocated> Arenas::take(int device, uint64_t bytes) {
   return std::nullopt;
 }
 
-Arenas::Allocated Arenas::add(int device, LocalChunk chunk, uint64_t bytes) {
+Arenas::Allocated Arenas::add(int device, DualMapping chunk, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const uint64_t begin = chunk.address(), end = begin + chunk.bytes();
   Arena& arena = arenas_.emplace_back(
@@ -35,7 +35,7 @@ Arenas::Allocated Arenas::add(int device, LocalChunk chunk, uint64_t bytes) {
   return *take_from(arena, bytes);
 }
 
-std::optional<LocalChunk> Arenas::give_back(uint64_t address, uint64_t bytes) {
+std::optional<DualMapping> Arenas::give_back(uint64_t address, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   for (auto arena = arenas_.begin(); arena != arenas_.end(); ++arena) {
     if (!arena->free.contains(address)) continue;
@@ -45,7 +45,7 @@ std::optional<LocalChunk> Arenas::give_back(uint64_t address, uint64_t bytes) {
       arena->free.give_back(address, bytes);
       return std::nullopt;
     }
-    std::optional<LocalChunk> chunk(std::move(arena->chunk));
+    std::optional<DualMapping> chunk(std::move(arena->chunk));
     arenas_.erase(arena);
     return chunk;
   }

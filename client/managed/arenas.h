@@ -9,7 +9,7 @@
 #include <mutex>
 #include <optional>
 
-#include "client/managed/local_chunk.h"
+#include "client/memory/dual_mapping.h"
 #include "client/memory/address_window.h"
 
 namespace fargpu::client {
@@ -28,14 +28,14 @@ class Arenas {
   // `bytes`: whole pages. In a chunk that is there; nullopt: none has room.
   std::optional<Allocated> take(int device, uint64_t bytes);
   // In a new chunk, which is large enough.
-  Allocated add(int device, LocalChunk chunk, uint64_t bytes);
+  Allocated add(int device, DualMapping chunk, uint64_t bytes);
   // The result of take() or add(), with the same size. The chunk, when nothing else is in it.
-  std::optional<LocalChunk> give_back(uint64_t address, uint64_t bytes);
+  std::optional<DualMapping> give_back(uint64_t address, uint64_t bytes);
 
  private:
   struct Arena {
     int device;
-    LocalChunk chunk;
+    DualMapping chunk;
     AddressWindow free;
     uint64_t used = 0;
   };

@@ -17,7 +17,8 @@ uint64_t end_of_pages(const ManagedVariables::Variable& variable) {
 }
 
 // What of the variable lies in the chunk.
-ManagedMemory::Extent part_in(const LocalChunk& chunk, const ManagedVariables::Variable& variable) {
+ManagedMemory::Extent part_in(const DualMapping& chunk,
+                              const ManagedVariables::Variable& variable) {
   const uint64_t begin = std::max(chunk.address(), variable.address);
   const uint64_t end = std::min(chunk.address() + chunk.bytes(), variable.address + variable.bytes);
   return {begin, end - begin};
@@ -77,7 +78,7 @@ CUresult ManagedVariables::cover(const Variable& variable) {
       continue;
     }
     const uint64_t until = next == pages_.end() ? end : std::min(end, next->first);
-    auto chunk = LocalChunk::make_at(page, until - page);
+    auto chunk = DualMapping::make_at(page, until - page);
     if (!chunk) return CUDA_ERROR_NOT_SUPPORTED;
     const CUresult result = memory_.add({.address = page,
                                          .bytes = until - page,

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/managed/local_chunk.h"
+#include "client/memory/dual_mapping.h"
 #include "client/managed/managed_memory.h"
 
 namespace fargpu::client {
@@ -51,7 +51,7 @@ class ManagedVariables {
   std::mutex mutex_;
   // Guarded by mutex_.
   std::vector<Variable> variables_;
-  std::map<uint64_t, LocalChunk> pages_;  // by address; each is an allocation of memory_
+  std::map<uint64_t, DualMapping> pages_;  // by address; each is an allocation of memory_
 };
 
 }  // namespace fargpu::client

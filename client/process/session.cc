@@ -61,7 +61,7 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Link:
       host_memory(identity.tables.host_memory),
       reservations(identity.tables.reservations),
       output(identity.tables.output),
-      pages(*this, observers, bytes_of_piece(snapshot), touched_host.faults()),
+      pages(*this, observers, bytes_of_piece(snapshot), gated_host.accesses()),
       managed_state(std::make_unique<ManagedState>(observers)),
       managed(managed_state->memory),
       piece_size_(bytes_of_piece(snapshot)),

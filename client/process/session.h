@@ -18,13 +18,12 @@
 #include "client/copy/amendable_copies.h"
 #include "client/copy/ordered_copies.h"
 #include "client/copy/piece_size.h"
-#include "client/hostmem/moved_host.h"
+#include "client/hostmem/gated_host.h"
 #include "client/hostmem/pages.h"
 #include "client/hostmem/remote_host.h"
 #include "client/hostmem/shared_host.h"
 #include "client/hostmem/staging_ring.h"
 #include "client/hostmem/stream_words.h"
-#include "client/hostmem/touched_host.h"
 #include "client/hostmem/value_waits.h"
 #include "client/link/link.h"
 #include "client/memory/exposures.h"
@@ -91,8 +90,7 @@ class Session final : public Link, public rpc::NoticeSink {
   AddressMap& reservations;
   Output& output;
   Observers observers;  // of the members below
-  TouchedHost touched_host{observers};
-  MovedHost moved_host{observers};
+  GatedHost gated_host{observers};
   Pages pages;
   HiddenMemory hidden_memory;
   Exposures exposures;

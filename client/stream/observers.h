@@ -29,12 +29,10 @@ class Observers {
     kSharedMemory = 1 << 4,
     // Host memory with a mirror in the worker. Owner: Pages.
     kMirrors = 1 << 5,
-    // Mapped memory whose pages come on access. Owner: TouchedHost.
-    kTouchedMemory = 1 << 6,
-    // Registered memory of which pages may be moved away. Owner: MovedHost.
-    kMovableMemory = 1 << 10,
-    // Such memory that is fetched on access. Owner: MovedHost.
-    kMovedMemory = 1 << 11,
+    // Pinned and registered memory that may be fetched on access. Owner: GatedHost.
+    kGateableMemory = 1 << 6,
+    // Such memory that is fetched on access. Owner: GatedHost.
+    kGatedMemory = 1 << 10,
     // Owner: ManagedMemory.
     kManagedMemory = 1 << 7,
     // A function of the application was put into a stream, ever.

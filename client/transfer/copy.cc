@@ -87,9 +87,8 @@ CUresult carry(Transfer& transfer) {
   find_facts(transfer);
   make_plan(transfer);
   if (transfer.plan.opens) {
-    const CUresult result =
-        keep_open(transfer.session, transfer.host.region, transfer.host.rows.address,
-                  span_of(transfer.shape, transfer.host.rows));
+    const CUresult result = keep_open(transfer.session, transfer.host.rows.address,
+                                      span_of(transfer.shape, transfer.host.rows));
     if (result != CUDA_SUCCESS) return result;
   }
   const AskDriver asked(transfer.is_unknown);

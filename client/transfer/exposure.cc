@@ -69,7 +69,7 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     if (region.read_only() && session.knows(schema::op_fgPagesOnDemand))
       (void)wire::fgPagesOnDemand(session, context->wire_id, region.base, 1);
     auto found = is_registered(region) ? registered_gate(session, region)
-                                       : session.touched_host.gate(region.base);
+                                       : session.gated_host.gate(region.base);
     if (found == nullptr || !found->watch()) return nullptr;
     if (region.read_only() ||
         wire::fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)
@@ -163,7 +163,7 @@ CUresult enter(Session& session, const Region& region) {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED) return result;
   }
   if (is_registered(region) && region.session == &session && comes_when_touched(session))
-    session.moved_host.add(region.base, region.bytes);
+    session.gated_host.add(region.base, region.bytes);
   session.hidden_memory.add(region.base, region.bytes);
   if ((region.flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0) return CUDA_SUCCESS;
   uint64_t device_pointer = 0;

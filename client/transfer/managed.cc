@@ -117,7 +117,7 @@ bool is_managed(const Endpoint& end) {
 // Addresses in the worker: `wanted` where its driver gives these, or 0: any.
 CUresult reserve_in_worker(Session& session, const Context& context, uint64_t bytes,
                            CUdeviceptr wanted, CUdeviceptr* given) {
-  return wire::cuMemAddressReserve(session, context.wire_id, given, bytes, LocalChunk::kGranule,
+  return wire::cuMemAddressReserve(session, context.wire_id, given, bytes, DualMapping::kGranule,
                                    wanted, 0);
 }
 
@@ -127,7 +127,7 @@ void unreserve_in_worker(Session& session, const Context& context, CUdeviceptr g
 }
 
 // Device memory at the chunk's addresses, which are reserved, for all GPUs of the session.
-CUresult map_in_worker(Session& session, const Context& context, const LocalChunk& chunk) {
+CUresult map_in_worker(Session& session, const Context& context, const DualMapping& chunk) {
   const CUdeviceptr given = chunk.address();
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -156,7 +156,7 @@ CUresult map_in_worker(Session& session, const Context& context, const LocalChun
   return result;
 }
 
-void unmap_in_worker(Session& session, uint16_t context, LocalChunk& chunk) {
+void unmap_in_worker(Session& session, uint16_t context, DualMapping& chunk) {
   if (session.lost.load()) return;
   CUresult result = wire::cuMemUnmap(session, context, chunk.address(), chunk.bytes());
   if (result == CUDA_SUCCESS)
@@ -166,12 +166,12 @@ void unmap_in_worker(Session& session, uint16_t context, LocalChunk& chunk) {
 
 // A chunk at addresses that this process and the worker have free. They are reserved in the worker.
 CUresult place_chunk(Session& session, const Context& context, uint64_t bytes,
-                     std::optional<LocalChunk>* chunk) {
+                     std::optional<DualMapping>* chunk) {
   // What this process chooses also suits the drivers of other servers.
   constexpr int kTriesHere = 4, kTriesThere = 16;
   CUdeviceptr given = 0;
   for (int attempt = 0; attempt < kTriesHere; ++attempt) {
-    *chunk = LocalChunk::make(bytes);
+    *chunk = DualMapping::make(bytes);
     if (!*chunk) return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t wanted = (*chunk)->address();
     const CUresult result = reserve_in_worker(session, context, bytes, wanted, &given);
@@ -188,7 +188,7 @@ CUresult place_chunk(Session& session, const Context& context, uint64_t bytes,
   for (int attempt = 0; !*chunk && attempt < kTriesThere; ++attempt) {
     result = reserve_in_worker(session, context, bytes, 0, &given);
     if (result != CUDA_SUCCESS) break;
-    *chunk = LocalChunk::make_at(given, bytes);
+    *chunk = DualMapping::make_at(given, bytes);
     if (!*chunk) kept.push_back(given);
   }
   for (const CUdeviceptr each : kept) unreserve_in_worker(session, context, each, bytes);
@@ -200,7 +200,7 @@ CUresult place_chunk(Session& session, const Context& context, uint64_t bytes,
 }
 
 CUresult make_chunk(Session& session, const Context& context, uint64_t bytes,
-                    std::optional<LocalChunk>* chunk) {
+                    std::optional<DualMapping>* chunk) {
   CUresult result = place_chunk(session, context, bytes, chunk);
   if (result != CUDA_SUCCESS) return result;
   result = map_in_worker(session, context, **chunk);
@@ -274,7 +274,7 @@ CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attac
   const uint64_t pages = page_from(bytes);
   auto taken = session.managed_state->arenas.take(context.device, pages);
   if (!taken) {
-    std::optional<LocalChunk> chunk;
+    std::optional<DualMapping> chunk;
     const CUresult made = make_chunk(session, context, chunk_bytes, &chunk);
     if (made != CUDA_SUCCESS) return made;
     watch_faults(chunk->address(), chunk->bytes(), session.managed, session.managed_state->faults);

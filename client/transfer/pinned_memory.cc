@@ -37,8 +37,7 @@ void* allocate_here(Session& session, size_t bytes, unsigned flags) {
 }  // namespace
 
 void free_pinned(Session& session, void* memory, size_t bytes) {
-  session.touched_host.free(reinterpret_cast<uint64_t>(memory));
-  free_host(memory, bytes);
+  if (!session.gated_host.remove(reinterpret_cast<uint64_t>(memory))) free_host(memory, bytes);
 }
 
 void enter_elsewhere(const Region& region) {
@@ -60,7 +59,7 @@ void withdraw_elsewhere(const Region& region) {
 CUresult withdraw_here(Session& session, const Region& region) {
   const CUresult withdrawn = withdraw(session, region);
   const CUresult removed = session.remote_host.remove(region);
-  session.moved_host.remove(region.base);
+  if (region.kind == MemoryKind::kRegistered) session.gated_host.remove(region.base);
   return withdrawn != CUDA_SUCCESS ? withdrawn : removed;
 }
 

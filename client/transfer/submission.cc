@@ -52,8 +52,7 @@ void take_places_ahead(Session& session, CUstream stream, const ResolvedStream& 
 
 // First of all: what follows takes locks that a fetch needs.
 void keep_callers_stack_open(Session& session) {
-  if (session.observers.any(Observers::kTouchedMemory | Observers::kMovedMemory))
-    keep_stack_open(session);
+  if (session.observers.any(Observers::kGatedMemory)) keep_stack_open(session);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void keep_stacks_open(Session& session) {
           "on, "
           "as with FARGPU_MAPPED=eager",
           begin);
-    (void)keep_open(session, session.find_host(begin), begin, end - begin);
+    (void)keep_open(session, begin, end - begin);
     each.state = StackToKeep::kDone;
     each.state.notify_one();
   }
@@ -77,7 +77,7 @@ void keep_range_open(Session& session, StackRange range) {
     place.session = &session;
     place.range = range;
     place.state = StackToKeep::kAsked;
-    session.touched_host.faults().wake();
+    session.gated_host.accesses().wake();
     while (place.state != StackToKeep::kDone) place.state.wait(StackToKeep::kAsked);
     place.state = StackToKeep::kFree;
     return;
@@ -111,7 +111,7 @@ void begin_turn() {
 }
 
 void serve(Session& session) {
-  UserFaults& faults = session.touched_host.faults();
+  UserFaults& faults = session.gated_host.accesses();
   UserFaults::Accesses found;
   for (;;) {
     begin_turn();
@@ -123,11 +123,11 @@ void serve(Session& session) {
       if (session.pages.bring(access.address) == CUDA_ERROR_NOT_MAPPED)
         faults.retry(page_of(access.address), kPageBytes);
     }
-    for (MovedHost::Wanted wanted; session.moved_host.next(&wanted);) {
+    for (GatedHost::Wanted wanted; session.gated_host.next(&wanted);) {
       if (wanted.all) {
         (void)session.pages.keep_open(wanted.address);
       } else if (session.pages.bring(wanted.address) == CUDA_ERROR_NOT_MAPPED) {
-        session.moved_host.retry(wanted.address);
+        session.gated_host.retry(wanted.address);
       }
     }
     keep_stacks_open(session);
@@ -137,8 +137,8 @@ void serve(Session& session) {
 
 void take_reports(Session& session) {
   for (;;) {
-    session.moved_host.faults().wait(std::nullopt);
-    session.moved_host.serve_reports();
+    session.gated_host.moves().wait(std::nullopt);
+    session.gated_host.serve_reports();
   }
 }
 
@@ -160,12 +160,12 @@ void show_to_children() {
         [] {
           Process::get().for_each_session([](Session& each) {
             each.pages.before_fork();
-            each.moved_host.show_to_child(true);
+            each.gated_host.show_to_child(true);
           });
         },
         [] {
           Process::get().for_each_session([](Session& each) {
-            each.moved_host.show_to_child(false);
+            each.gated_host.show_to_child(false);
             each.pages.after_fork();
           });
         },
@@ -182,34 +182,28 @@ bool comes_when_touched(const Session& session) {
 }
 
 void* allocate_touched(Session& session, size_t bytes) {
-  void* const memory = session.touched_host.allocate(bytes);
+  void* const memory = session.gated_host.allocate(bytes);
   if (memory != nullptr) start_serving(session);
   return memory;
 }
 
 std::shared_ptr<PageGate> registered_gate(Session& session, const Region& region) {
-  if (!comes_when_touched(session) || !session.touched_host.faults().open()) return nullptr;
-  auto gate = session.moved_host.gate(region.base);
+  if (!comes_when_touched(session)) return nullptr;
+  auto gate = session.gated_host.gate(region.base);
   if (gate == nullptr) return nullptr;
   show_to_children();
-  std::call_once(session.reports_are_taken, [&session] {
-    session.moved_host.waker = &session.touched_host.faults();
-    Thread([&session] { take_reports(session); }).detach();
-  });
+  std::call_once(session.reports_are_taken,
+                 [&session] { Thread([&session] { take_reports(session); }).detach(); });
   start_serving(session);
   return gate;
 }
 
-CUresult keep_open(Session& session, const std::optional<Region>& region, uint64_t address,
-                   uint64_t bytes) {
-  for (const uint64_t base : session.moved_host.keep(address, bytes)) {
+CUresult keep_open(Session& session, uint64_t address, uint64_t bytes) {
+  for (const uint64_t base : session.gated_host.keep(address, bytes)) {
     if (const CUresult result = session.pages.keep_open(base); result != CUDA_SUCCESS)
       return result;
   }
-  if (!region || !session.touched_host.keep(region->base)) return CUDA_SUCCESS;
-  const CUresult result = session.pages.keep_open(region->base);
-  if (result == CUDA_SUCCESS) session.touched_host.kept(region->base);
-  return result;
+  return CUDA_SUCCESS;
 }
 
 void keep_stack_open(Session& session) {

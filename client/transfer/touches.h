@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "client/hostmem/page_gate.h"
 #include "client/memory/address_map.h"
@@ -24,10 +23,8 @@ void* allocate_touched(Session& session, size_t bytes);
 // The gate of registered memory that gets a mirror, for Pages; nullptr: it comes as a whole.
 std::shared_ptr<PageGate> registered_gate(Session& session, const Region& region);
 // Before bytes from this address on are read or written here, or by an adapter: pinned and
-// registered memory that they belong to comes with every synchronisation from now on. `region`:
-// that of the first one.
-CUresult keep_open(Session& session, const std::optional<Region>& region, uint64_t address,
-                   uint64_t bytes);
+// registered memory that they belong to comes with every synchronisation from now on.
+CUresult keep_open(Session& session, uint64_t address, uint64_t bytes);
 // A thread that closes memory, or holds what its fetch needs, must not have its stack there: it
 // would wait for itself. Memory that has the stack of this thread, or of the fiber that it runs,
 // comes with every synchronisation from now on. Before any lock is taken.

@@ -80,7 +80,8 @@ const std::map<std::string, Predicate> kWords = {
     {"amended", [](const Case& c) { return is_amended(c) && c.route == CopyRoute::kFrames; }},
     {"told", is_told},
     {"processes", [](const Case& c) { return c.sees(Observers::kOtherProcesses); }},
-    {"touched", [](const Case& c) { return c.sees(Observers::kTouchedMemory); }},
+    {"gateable", [](const Case& c) { return c.sees(Observers::kGateableMemory); }},
+    {"gated", [](const Case& c) { return c.sees(Observers::kGatedMemory); }},
     // Means.
     {"gates", [](const Case& c) { return c.means.gates; }},
     {"channel", [](const Case& c) { return c.means.bulk_channel; }},
@@ -152,7 +153,8 @@ void for_each_case(Visit&& visit) {
       Observers::kCopies,
       Observers::kSharedMemory,
       Observers::kMirrors,
-      Observers::kTouchedMemory,
+      Observers::kGateableMemory,
+      Observers::kGateableMemory | Observers::kGatedMemory,
       1 << 8,
       Observers::kValueWaits & ~Observers::Set{1 << 8},  // coming
       1 << 9};
@@ -287,7 +289,7 @@ TEST(CopyPlan, Hold) {
           {"fetch", Hold::kSourceStands},
           {"deliver one-host", Hold::kUntilDelivered},
           {"deliver reachable", Hold::kUntilDelivered},
-          {"deliver touched", Hold::kUntilDelivered},
+          {"deliver gated", Hold::kUntilDelivered},
           {"staged to async !now pinned gates", Hold::kForStaging},
           {"", Hold::kNever},
       },
@@ -326,11 +328,12 @@ TEST(CopyPlan, WhatHappensToTheHostEndBefore) {
   expect_table<Line>(
       {
           {"mirror", false, false},
-          {"known touched to !now written remote", true, true},
-          {"known touched to !now written staged", true, true},
-          {"known touched amended", false, true},
-          {"known touched to !now written frames", true, true},
-          {"known touched", false, true},
+          {"gateable pageable large sync to !own written", true, true},
+          {"gateable known to !now written remote", true, true},
+          {"gateable known to !now written staged", true, true},
+          {"gateable amended", false, true},
+          {"gateable known to !now written frames", true, true},
+          {"gateable", false, true},
           {"pageable large sync to !own written", true, false},
           {"amended", false, false},
           {"known to !now written remote", true, false},

@@ -141,7 +141,7 @@ class ManagedVariablesTest : public ManagedMemoryTest {
  protected:
   void SetUp() override {
     ManagedMemoryTest::SetUp();
-    const auto chunk = LocalChunk::make(LocalChunk::kGranule);
+    const auto chunk = DualMapping::make(DualMapping::kGranule);
     ASSERT_TRUE(chunk);
     pages_ = chunk->address();
   }
@@ -455,9 +455,9 @@ TEST_P(ManagedMemoryTest, NeighboursAreApart) {
 TEST_P(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
   if (GetParam() == Way::kMessages) GTEST_SKIP() << "no mapping is split";
   // Every second block of many allocations: more states than the system has mappings.
-  std::vector<LocalChunk> chunks;
+  std::vector<DualMapping> chunks;
   for (int i = 0; i < 24; ++i) {
-    auto chunk = LocalChunk::make(uint64_t{256} << 20);
+    auto chunk = DualMapping::make(uint64_t{256} << 20);
     ASSERT_TRUE(chunk);
     ASSERT_EQ(memory_.add({.address = chunk->address(),
                            .bytes = chunk->bytes(),
@@ -471,24 +471,24 @@ TEST_P(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
   work();
   finish();
   // 98,304 mappings are wanted, 65,530 are what a process usually has.
-  for (const LocalChunk& chunk : chunks) {
+  for (const DualMapping& chunk : chunks) {
     for (uint64_t at = 0; at < chunk.bytes(); at += 2 * kBlock)
       ASSERT_EQ(memory_.bring(chunk.address() + at, false), CUDA_SUCCESS);
   }
-  for (const LocalChunk& chunk : chunks) memory_.remove(chunk.address());
+  for (const DualMapping& chunk : chunks) memory_.remove(chunk.address());
 }
 
 int open_descriptors() {
   return static_cast<int>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
-TEST(LocalChunk, ChunksShareADescriptor) {
-  const auto first = LocalChunk::make(LocalChunk::kGranule);
+TEST(DualMapping, ChunksShareADescriptor) {
+  const auto first = DualMapping::make(DualMapping::kGranule);
   ASSERT_TRUE(first);
   const int before = open_descriptors();
-  std::vector<LocalChunk> chunks;
+  std::vector<DualMapping> chunks;
   for (int i = 0; i < 50; ++i) {
-    auto chunk = LocalChunk::make(2 * LocalChunk::kGranule);
+    auto chunk = DualMapping::make(2 * DualMapping::kGranule);
     ASSERT_TRUE(chunk);
     std::byte* const begin = chunk->local(chunk->address());
     EXPECT_EQ(*begin, std::byte{0});
@@ -500,21 +500,21 @@ TEST(LocalChunk, ChunksShareADescriptor) {
   EXPECT_EQ(*first->local(first->address()), std::byte{0});
   // What is given back is zero again.
   chunks.clear();
-  const auto again = LocalChunk::make(100 * LocalChunk::kGranule);
+  const auto again = DualMapping::make(100 * DualMapping::kGranule);
   ASSERT_TRUE(again);
-  for (uint64_t at = 0; at < again->bytes(); at += LocalChunk::kGranule)
+  for (uint64_t at = 0; at < again->bytes(); at += DualMapping::kGranule)
     EXPECT_EQ(*again->local(again->address() + at), std::byte{0});
 }
 
 // The system would send SIGXFSZ.
-TEST(LocalChunk, FilesMayNotBeSoLarge) {
+TEST(DualMapping, FilesMayNotBeSoLarge) {
   struct rlimit usual = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
   const struct rlimit small = {1 << 20, usual.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_FALSE(LocalChunk::make(uint64_t{1} << 35));
+  EXPECT_FALSE(DualMapping::make(uint64_t{1} << 35));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
-  EXPECT_TRUE(LocalChunk::make(uint64_t{1} << 35));
+  EXPECT_TRUE(DualMapping::make(uint64_t{1} << 35));
 }
 
 }  // namespace

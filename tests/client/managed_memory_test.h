@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/managed/local_chunk.h"
 #include "client/managed/managed_memory.h"
 #include "client/managed/page_access.h"
+#include "client/memory/dual_mapping.h"
 #include "client/memory/user_faults.h"
 #include "client/object/context.h"
 
@@ -80,7 +80,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
       if (const Status status = UserFaults::probe(UserFaults::Mode::kWrites); !status.ok())
         GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
     }
-    chunk_ = LocalChunk::make(uint64_t{16} << 20);
+    chunk_ = DualMapping::make(uint64_t{16} << 20);
     ASSERT_TRUE(chunk_);
     worker_.resize(chunk_->bytes());
     memory_.set_wire(
@@ -156,7 +156,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   }
   void finish() { memory_.work_is_done(memory_.mark()); }
 
-  std::optional<LocalChunk> chunk_;
+  std::optional<DualMapping> chunk_;
   std::vector<std::byte> worker_;
   Context context_;
   Observers observers_;

@@ -11,7 +11,7 @@ namespace {
 constexpr Observers::Observer kAll[] = {Observers::kHostFunctions, Observers::kHeldStreams,
                                         Observers::kCopies,        Observers::kUnseenDeliveries,
                                         Observers::kSharedMemory,  Observers::kMirrors,
-                                        Observers::kTouchedMemory, Observers::kManagedMemory,
+                                        Observers::kGatedMemory,   Observers::kManagedMemory,
                                         Observers::kValueWaits,    Observers::kOtherProcesses};
 
 TEST(Observers, EachIsThereByItself) {

@@ -1,6 +1,4 @@
 // Pinned memory whose faults this process serves: what the system does with it.
-#include "client/hostmem/touched_host.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -12,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/hostmem/gated_host.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {
@@ -19,7 +18,7 @@ namespace {
 
 constexpr size_t kPage = 4096, kBytes = 64 * kPage - 100;
 
-class TouchedHostTest : public testing::Test {
+class PinnedGateTest : public testing::Test {
  protected:
   void SetUp() override {
 #ifdef __SANITIZE_THREAD__
@@ -28,10 +27,10 @@ class TouchedHostTest : public testing::Test {
     if (const Status status = UserFaults::probe(); !status.ok())
       GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
     // It and its thread live as long as the process.
-    host_ = new TouchedHost(*new Observers);
+    host_ = new GatedHost(observers_);
     memory_ = static_cast<std::byte*>(host_->allocate(kBytes));
     ASSERT_NE(memory_, nullptr);
-    std::thread([this, &faults = host_->faults()] {
+    std::thread([this, &faults = host_->accesses()] {
       UserFaults::Accesses found;
       for (;;) {
         faults.wait(std::nullopt);
@@ -45,8 +44,9 @@ class TouchedHostTest : public testing::Test {
   void TearDown() override {
     if (memory_ == nullptr) return;
     gate_->unwatch();
-    host_->free(address());
-    free_host(memory_, kBytes);
+    gate_.reset();
+    EXPECT_TRUE(host_->remove(address()));
+    EXPECT_FALSE(observers_.any(Observers::kGateableMemory | Observers::kGatedMemory));
   }
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
   std::byte& at(size_t offset) {
@@ -61,7 +61,8 @@ class TouchedHostTest : public testing::Test {
     gate_->open(offset, kPage);
   }
 
-  TouchedHost* host_ = nullptr;
+  Observers& observers_ = *new Observers;
+  GatedHost* host_ = nullptr;
   std::byte* memory_ = nullptr;
   std::byte* volatile touch_ = nullptr;
   std::shared_ptr<PageGate> gate_;
@@ -69,7 +70,7 @@ class TouchedHostTest : public testing::Test {
   std::atomic<bool> fails_{false};
 };
 
-TEST_F(TouchedHostTest, WhatIsClosedIsServedAndKeepsItsContents) {
+TEST_F(PinnedGateTest, WhatIsClosedIsServedAndKeepsItsContents) {
   at(3 * kPage) = std::byte{1};
   at(3 * kPage + 1) = std::byte{2};
   EXPECT_EQ(faults_, 0);
@@ -81,7 +82,7 @@ TEST_F(TouchedHostTest, WhatIsClosedIsServedAndKeepsItsContents) {
   EXPECT_EQ(faults_, 2);
 }
 
-TEST_F(TouchedHostTest, SystemCallsWaitLikeEverybodyElse) {
+TEST_F(PinnedGateTest, SystemCallsWaitLikeEverybodyElse) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   gate_->close(0, kBytes);
@@ -94,7 +95,7 @@ TEST_F(TouchedHostTest, SystemCallsWaitLikeEverybodyElse) {
   ::close(ends[1]);
 }
 
-TEST_F(TouchedHostTest, ManyPagesAreOpenedAtOnceAlsoWhereSomeAreOpen) {
+TEST_F(PinnedGateTest, ManyPagesAreOpenedAtOnceAlsoWhereSomeAreOpen) {
   gate_->close(0, kBytes);
   EXPECT_EQ(at(10 * kPage), std::byte{9});
   gate_->open(0, kBytes);
@@ -103,7 +104,7 @@ TEST_F(TouchedHostTest, ManyPagesAreOpenedAtOnceAlsoWhereSomeAreOpen) {
   EXPECT_EQ(faults_, 1);
 }
 
-TEST_F(TouchedHostTest, APageThatWasGivenUpKeepsNoOtherClosed) {
+TEST_F(PinnedGateTest, APageThatWasGivenUpKeepsNoOtherClosed) {
   ASSERT_EQ(::madvise(memory_ + 3 * kPage, kPage, MADV_REMOVE), 0);
   gate_->close(0, kBytes);
   gate_->open(0, kBytes);
@@ -112,7 +113,7 @@ TEST_F(TouchedHostTest, APageThatWasGivenUpKeepsNoOtherClosed) {
   EXPECT_EQ(faults_, 0);
 }
 
-TEST_F(TouchedHostTest, WhatFailsEndsTheProgramAndNoSystemCall) {
+TEST_F(PinnedGateTest, WhatFailsEndsTheProgramAndNoSystemCall) {
   gate_->close(0, kBytes);
   fails_ = true;
   int ends[2];
@@ -123,14 +124,14 @@ TEST_F(TouchedHostTest, WhatFailsEndsTheProgramAndNoSystemCall) {
   ::close(ends[1]);
 }
 
-TEST_F(TouchedHostTest, LockedMemoryIsClosedLikeAnyOther) {
+TEST_F(PinnedGateTest, LockedMemoryIsClosedLikeAnyOther) {
   if (::mlock(memory_, kPage) != 0) GTEST_SKIP() << "this process may lock nothing";
   gate_->close(0, kBytes);
   EXPECT_EQ(at(0), std::byte{9});
   EXPECT_EQ(faults_, 1);
 }
 
-TEST_F(TouchedHostTest, AForkedChildFaults) {
+TEST_F(PinnedGateTest, AForkedChildFaults) {
   at(0) = std::byte{5};
   const pid_t child = ::fork();
   if (child == 0) {
@@ -144,29 +145,39 @@ TEST_F(TouchedHostTest, AForkedChildFaults) {
   EXPECT_EQ(at(0), std::byte{5});
 }
 
-TEST_F(TouchedHostTest, SoManyThatTheProcessKeepsMappings) {
+TEST_F(PinnedGateTest, SoManyThatTheProcessKeepsMappings) {
   const auto allocate = [&] { return host_->allocate(1); };
   std::vector<void*> more;
-  for (size_t i = 1; i < TouchedHost::kMostMemories; ++i) more.push_back(allocate());
+  for (size_t i = 1; i < GatedHost::kMostPinned; ++i) more.push_back(allocate());
   EXPECT_NE(more.back(), nullptr);
   EXPECT_EQ(allocate(), nullptr);
-  for (void* const memory : more) {
-    host_->free(reinterpret_cast<uint64_t>(memory));
-    free_host(memory, 1);
-  }
+  for (void* const memory : more) EXPECT_TRUE(host_->remove(reinterpret_cast<uint64_t>(memory)));
   void* const again = allocate();
   EXPECT_NE(again, nullptr);
-  host_->free(reinterpret_cast<uint64_t>(again));
-  free_host(again, 1);
+  EXPECT_TRUE(host_->remove(reinterpret_cast<uint64_t>(again)));
 }
 
-TEST_F(TouchedHostTest, KeptMemoryHasNoGate) {
-  EXPECT_TRUE(host_->keep(address()));
+TEST_F(PinnedGateTest, KeptMemoryHasNoGate) {
+  const std::vector<uint64_t> all{address()};
+  EXPECT_TRUE(host_->keep(address() + kBytes, 10).empty());
+  EXPECT_EQ(host_->keep(address() + 5, 1), all);
   EXPECT_EQ(host_->gate(address()), nullptr);
-  EXPECT_TRUE(host_->keep(address())) << "another thread may be about to open it";
-  host_->kept(address());
-  EXPECT_FALSE(host_->keep(address()));
-  EXPECT_FALSE(host_->keep(address() + 1)) << "none of this";
+  EXPECT_EQ(host_->keep(address(), 1), all) << "another thread may be about to open it";
+  gate_->unwatch();
+  EXPECT_TRUE(host_->keep(address(), 1).empty());
+  EXPECT_FALSE(gate_->watch());
+}
+
+TEST_F(PinnedGateTest, ItsAddressesComeAgainUnlessTheyAreRetired) {
+  void* const first = host_->allocate(1);
+  EXPECT_TRUE(host_->remove(reinterpret_cast<uint64_t>(first)));
+  void* const second = host_->allocate(1);
+  EXPECT_EQ(second, first);
+  retire_addresses(second);
+  EXPECT_TRUE(host_->remove(reinterpret_cast<uint64_t>(second)));
+  void* const third = host_->allocate(1);
+  EXPECT_NE(third, second);
+  EXPECT_TRUE(host_->remove(reinterpret_cast<uint64_t>(third)));
 }
 
 }  // namespace

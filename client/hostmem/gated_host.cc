@@ -1,4 +1,4 @@
-#include "client/hostmem/moved_host.h"
+#include "client/hostmem/gated_host.h"
 
 #include <sys/mman.h>
 
@@ -10,6 +10,7 @@
 
 #include "client/hostmem/block_states.h"
 #include "client/link/input.h"
+#include "client/memory/dual_mapping.h"
 #include "common/host/mapped_memory.h"
 #include "common/host/memory_page.h"
 
@@ -18,24 +19,64 @@ namespace {
 
 constexpr size_t kBlock = BlockStates::kBlock;
 // Each takes four of the mappings that a process may have, 65530 by default.
-constexpr size_t kMostMemories = 4096;
+constexpr size_t kMostMoved = 4096;
+constexpr uint64_t kAlign = uint64_t{64} << 10;  // of pinned memory
 
 }  // namespace
 
-class MovedHost::Memory final : public PageGate, public std::enable_shared_from_this<Memory> {
+// Pinned memory: its pages leave the application's mapping and stay in the other one.
+class GatedHost::Pinned final : public PageGate {
  public:
-  Memory(MovedHost& host, uint64_t address, size_t bytes)
+  Pinned(GatedHost& host, DualMapping mapping) : host_(host), mapping_(std::move(mapping)) {}
+
+  std::byte* local() const override { return mapping_.local(address()); }
+  bool watch() override {
+    // A page without memory would be made on access, without a reported fault.
+    if (::madvise(as_pointer(address()), mapping_.bytes(), MADV_POPULATE_WRITE) != 0 ||
+        !host_.accesses_.watch(address(), mapping_.bytes()))
+      return false;
+    if (host_.watched(address())) return true;
+    host_.accesses_.unwatch(address(), mapping_.bytes());
+    return false;
+  }
+  size_t close(size_t offset, size_t bytes) override {
+    UserFaults::close(address() + offset, bytes);
+    return bytes;
+  }
+  void open(size_t offset, size_t bytes) override {
+    host_.accesses_.open(address() + offset, bytes);
+  }
+  void fail(size_t offset, size_t bytes) override {
+    ::mprotect(as_pointer(address() + offset), page_from(bytes), PROT_NONE);
+    host_.accesses_.retry(address() + offset, bytes);
+  }
+  void unwatch() override {
+    host_.accesses_.unwatch(address(), mapping_.bytes());
+    host_.unwatched(address());
+  }
+
+ private:
+  uint64_t address() const { return mapping_.address(); }
+
+  GatedHost& host_;
+  const DualMapping mapping_;
+};
+
+// Registered memory.
+class GatedHost::Moved final : public PageGate, public std::enable_shared_from_this<Moved> {
+ public:
+  Moved(GatedHost& host, uint64_t address, size_t bytes)
       : host_(host),
         address_(address),
         bytes_(bytes),
         first_(page_from(address)),
         end_(page_of(address + bytes)),
         closed_((end_ - first_ + kBlock - 1) / kBlock) {}
-  ~Memory() override {
+  ~Moved() override {
     if (shadow_ != 0) ::munmap(as_pointer(shadow_), end_ - first_);
   }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  Moved(const Moved&) = delete;
+  Moved& operator=(const Moved&) = delete;
 
   std::byte* local() const override {
     return reinterpret_cast<std::byte*>(shadow_ - (first_ - address_));
@@ -75,7 +116,7 @@ class MovedHost::Memory final : public PageGate, public std::enable_shared_from_
 
   static constexpr int kMostTries = 50;
 
-  MovedHost& host_;
+  GatedHost& host_;
   const uint64_t address_;
   const size_t bytes_;
   const uint64_t first_, end_;  // whole pages
@@ -88,7 +129,7 @@ class MovedHost::Memory final : public PageGate, public std::enable_shared_from_
   size_t moves_count_ = 0;
 };
 
-bool MovedHost::Memory::watch() {
+bool GatedHost::Moved::watch() {
   const size_t bytes = end_ - first_;
   auto* const pages = as_pointer(first_);
   void* const shadow = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -108,7 +149,7 @@ bool MovedHost::Memory::watch() {
   return false;
 }
 
-size_t MovedHost::Memory::close(size_t offset, size_t bytes) {
+size_t GatedHost::Moved::close(size_t offset, size_t bytes) {
   const uint64_t begin = address_ + offset;
   if (begin < first_ || begin >= end_ || bytes == 0) return 0;
   uint64_t end = std::min(begin + bytes, end_);
@@ -142,7 +183,7 @@ size_t MovedHost::Memory::close(size_t offset, size_t bytes) {
   return stays - begin;
 }
 
-void MovedHost::Memory::open(size_t offset, size_t bytes) {
+void GatedHost::Moved::open(size_t offset, size_t bytes) {
   const uint64_t begin = std::max(address_ + offset, first_);
   const uint64_t end = std::min(address_ + offset + bytes, end_);
   if (begin >= end) return;
@@ -163,8 +204,8 @@ void MovedHost::Memory::open(size_t offset, size_t bytes) {
     host_.moves_.retry(now_at(page), kPageBytes);
 }
 
-void MovedHost::Memory::open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin,
-                                   uint64_t end) {
+void GatedHost::Moved::open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin,
+                                  uint64_t end) {
   uint64_t looked_for = 0;
   for (uint64_t page = begin; page < end;) {
     int error = 0;
@@ -188,7 +229,7 @@ void MovedHost::Memory::open_pages(std::unique_lock<std::mutex>& lock, uint64_t 
 
 // A page that could not be moved back. What the application has unmapped is gone. False: to be
 // tried again.
-bool MovedHost::Memory::open_page(uint64_t page, int error) {
+bool GatedHost::Moved::open_page(uint64_t page, int error) {
   if (error == EEXIST) return true;
   const uint64_t to = now_at(page);
   int result = 0;
@@ -203,7 +244,7 @@ bool MovedHost::Memory::open_page(uint64_t page, int error) {
   return result == 0 || (errno != EAGAIN && errno != ENOMEM);
 }
 
-void MovedHost::Memory::unwatch() {
+void GatedHost::Moved::unwatch() {
   open(first_ - address_, end_ - first_);
   const auto give_back = [this](uint64_t begin, size_t bytes) {
     host_.moves_.unwatch(begin, bytes);
@@ -218,7 +259,7 @@ void MovedHost::Memory::unwatch() {
   host_.unwatched(address_);
 }
 
-uint64_t MovedHost::Memory::now_at(uint64_t page) const {
+uint64_t GatedHost::Moved::now_at(uint64_t page) const {
   for (size_t i = 0; i < moves_count_; ++i) {
     const Move& move = moves_[i];
     if (page >= move.begin && page < move.end) page = move.target + (page - move.begin);
@@ -226,7 +267,7 @@ uint64_t MovedHost::Memory::now_at(uint64_t page) const {
   return page;
 }
 
-uint64_t MovedHost::Memory::was_at(uint64_t page) const {
+uint64_t GatedHost::Moved::was_at(uint64_t page) const {
   for (size_t i = moves_count_; i-- > 0;) {
     const Move& move = moves_[i];
     if (page >= move.target && page - move.target < move.end - move.begin)
@@ -235,13 +276,13 @@ uint64_t MovedHost::Memory::was_at(uint64_t page) const {
   return page;
 }
 
-bool MovedHost::Memory::has(uint64_t address) {
+bool GatedHost::Moved::has(uint64_t address) {
   std::lock_guard lock(mutex_);
   const uint64_t page = was_at(page_of(address));
   return page >= first_ && page < end_;
 }
 
-void MovedHost::Memory::on_access(uint64_t address) {
+void GatedHost::Moved::on_access(uint64_t address) {
   std::lock_guard lock(mutex_);
   const uint64_t page = page_of(address), was = was_at(page);
   if (is_closed(was)) return host_.ask({was, false});
@@ -249,7 +290,7 @@ void MovedHost::Memory::on_access(uint64_t address) {
   if (host_.moves_.zero_page(page) != 0) host_.moves_.retry(page, kPageBytes);
 }
 
-void MovedHost::Memory::on_change(const UserFaults::Access& change) {
+void GatedHost::Moved::on_change(const UserFaults::Access& change) {
   using What = UserFaults::Access::What;
   std::lock_guard lock(mutex_);
   // The pages are emptied some time after the report: nothing may be closed in between.
@@ -263,7 +304,7 @@ void MovedHost::Memory::on_change(const UserFaults::Access& change) {
   if (!std::exchange(fixed_, true)) host_.ask({address_, true});
 }
 
-void MovedHost::Memory::show_to_child(bool shown) {
+void GatedHost::Moved::show_to_child(bool shown) {
   const auto advise = [shown](uint64_t begin, size_t bytes) {
     ::madvise(as_pointer(begin), bytes, shown ? MADV_DOFORK : MADV_DONTFORK);
   };
@@ -273,34 +314,62 @@ void MovedHost::Memory::show_to_child(bool shown) {
     advise(moves_[i].target, moves_[i].end - moves_[i].begin);
 }
 
-void MovedHost::add(uint64_t address, size_t bytes) {
+void* GatedHost::allocate(size_t bytes) {
+  if (bytes == 0 || bytes > SIZE_MAX - kPageBytes || !accesses_.open()) return nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (pinned_ >= kMostPinned) return nullptr;
+  }
+  auto mapping = DualMapping::make(page_from(bytes), kAlign);
+  if (!mapping) return nullptr;
+  const uint64_t address = mapping->address();
+  void* const memory = as_pointer(address);
+  if (::mprotect(memory, mapping->bytes(), PROT_READ | PROT_WRITE) != 0) return nullptr;
+  ::madvise(memory, mapping->bytes(), MADV_NOHUGEPAGE);  // pages come one by one
+  auto pinned = std::make_shared<Pinned>(*this, std::move(*mapping));
+  std::lock_guard lock(mutex_);
+  ranges_.emplace(address, Range{.bytes = bytes, .pinned = std::move(pinned)});
+  ++pinned_;
+  observers_.add(Observers::kGateableMemory);
+  return memory;
+}
+
+void GatedHost::add(uint64_t address, size_t bytes) {
   if (bytes < kLeast) return;
   std::lock_guard lock(mutex_);
-  ranges_.emplace(address, RegisteredRange{.bytes = bytes});
-  observers_.add(Observers::kMovableMemory);
+  ranges_.emplace(address, Range{.bytes = bytes});
+  observers_.add(Observers::kGateableMemory);
 }
 
-void MovedHost::remove(uint64_t address) {
+bool GatedHost::remove(uint64_t address) {
   unwatched(address);
+  std::shared_ptr<Pinned> pinned;  // outlives the lock
   std::lock_guard lock(mutex_);
-  ranges_.erase(address);
-  observers_.set(Observers::kMovableMemory, !ranges_.empty());
+  const auto found = ranges_.find(address);
+  if (found == ranges_.end()) return false;
+  pinned.swap(found->second.pinned);
+  ranges_.erase(found);
+  if (pinned != nullptr) --pinned_;
+  observers_.set(Observers::kGateableMemory, !ranges_.empty());
+  return pinned != nullptr;
 }
 
-std::shared_ptr<PageGate> MovedHost::gate(uint64_t address) {
+std::shared_ptr<PageGate> GatedHost::gate(uint64_t address) {
   size_t bytes = 0;
   {
     std::lock_guard lock(mutex_);
     const auto found = ranges_.find(address);
-    if (found == ranges_.end() || found->second.kept || watched_ >= kMostMemories) return nullptr;
+    if (found == ranges_.end() || found->second.kept) return nullptr;
+    if (found->second.pinned != nullptr) return found->second.pinned;
+    if (moved_ >= kMostMoved) return nullptr;
     bytes = found->second.bytes;
   }
   if (!is_own_mapping(page_from(address), page_of(address + bytes))) return nullptr;
-  if (!moves_.open() || !keeps_.open()) return nullptr;
-  return std::make_shared<Memory>(*this, address, bytes);
+  if (!accesses_.open() || !moves_.open() || !keeps_.open()) return nullptr;
+  return std::make_shared<Moved>(*this, address, bytes);
 }
 
-std::vector<uint64_t> MovedHost::keep(uint64_t address, size_t bytes) {
+std::vector<uint64_t> GatedHost::keep(uint64_t address, size_t bytes) {
   const auto each_watched = [&](const auto& visit) {
     std::lock_guard lock(mutex_);
     auto range = ranges_.upper_bound(address);
@@ -308,7 +377,7 @@ std::vector<uint64_t> MovedHost::keep(uint64_t address, size_t bytes) {
     for (; range != ranges_.end() && range->first < address + bytes; ++range) {
       if (range->first + range->second.bytes <= address) continue;
       range->second.kept = true;
-      if (range->second.memory != nullptr) visit(range->first);
+      if (range->second.is_watched) visit(range->first);
     }
   };
   // Copies call this: nothing is allocated where nothing is watched, and nothing under the lock,
@@ -324,51 +393,54 @@ std::vector<uint64_t> MovedHost::keep(uint64_t address, size_t bytes) {
   return open;
 }
 
-void MovedHost::await_reports() { std::lock_guard taken(reporting_); }
+void GatedHost::await_reports() { std::lock_guard taken(reporting_); }
 
-void MovedHost::show_to_child(bool shown) {
+void GatedHost::show_to_child(bool shown) {
   await_reports();
   std::lock_guard lock(mutex_);
   for (auto& [address, range] : ranges_)
-    if (range.memory != nullptr) range.memory->show_to_child(shown);
+    if (range.moved != nullptr) range.moved->show_to_child(shown);
 }
 
-bool MovedHost::watched(uint64_t address, std::shared_ptr<Memory> memory) {
+bool GatedHost::watched(uint64_t address, std::shared_ptr<Moved> moved) {
   std::lock_guard lock(mutex_);
   const auto found = ranges_.find(address);
   if (found == ranges_.end() || found->second.kept) return false;
-  found->second.memory = std::move(memory);
+  if (moved != nullptr) ++moved_;
+  found->second.moved = std::move(moved);
+  found->second.is_watched = true;
   ++watched_;
-  observers_.add(Observers::kMovedMemory);
+  observers_.add(Observers::kGatedMemory);
   faulting_allocations.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
-void MovedHost::unwatched(uint64_t address) {
-  std::shared_ptr<Memory> gone;  // outlives the lock
+void GatedHost::unwatched(uint64_t address) {
+  std::shared_ptr<Moved> moved;  // outlives the lock
   std::lock_guard lock(mutex_);
   const auto found = ranges_.find(address);
-  if (found == ranges_.end() || found->second.memory == nullptr) return;
-  gone.swap(found->second.memory);
-  observers_.set(Observers::kMovedMemory, --watched_ != 0);
+  if (found == ranges_.end() || !std::exchange(found->second.is_watched, false)) return;
+  moved.swap(found->second.moved);
+  if (moved != nullptr) --moved_;
+  observers_.set(Observers::kGatedMemory, --watched_ != 0);
   faulting_allocations.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void MovedHost::serve_reports() {
+void GatedHost::serve_reports() {
   UserFaults::Accesses found;
   std::lock_guard not_known_yet(reporting_);
   for (const UserFaults::Access& access : moves_.take(found)) serve(access);
 }
 
-void MovedHost::serve(const UserFaults::Access& access) {
+void GatedHost::serve(const UserFaults::Access& access) {
   using What = UserFaults::Access::What;
   std::lock_guard lock(mutex_);
   for (auto& [address, range] : ranges_) {
-    if (range.memory == nullptr) continue;
+    if (range.moved == nullptr) continue;
     if (access.what == What::kAccess) {
-      if (range.memory->has(access.address)) return range.memory->on_access(access.address);
+      if (range.moved->has(access.address)) return range.moved->on_access(access.address);
     } else if (access.address < address + range.bytes && access.end > address) {
-      range.memory->on_change(access);
+      range.moved->on_change(access);
     }
   }
   if (access.what != What::kAccess) return;
@@ -378,17 +450,17 @@ void MovedHost::serve(const UserFaults::Access& access) {
 }
 
 // Needs mutex_, as its callers have it.
-void MovedHost::ask(const Wanted& wanted) {
+void GatedHost::ask(const Wanted& wanted) {
   if (wanted_count_ == wanted_.size() && !wanted.all)
     return moves_.retry(wanted.address, kPageBytes);
   if (wanted_count_ == wanted_.size())
     wanted_[0] = wanted;
   else
     wanted_[wanted_count_++] = wanted;
-  if (waker != nullptr) waker->wake();
+  accesses_.wake();
 }
 
-bool MovedHost::next(Wanted* wanted) {
+bool GatedHost::next(Wanted* wanted) {
   std::lock_guard lock(mutex_);
   if (wanted_count_ == 0) return false;
   *wanted = wanted_[0];
@@ -398,6 +470,6 @@ bool MovedHost::next(Wanted* wanted) {
   return true;
 }
 
-void MovedHost::retry(uint64_t address) { moves_.retry(page_of(address), kPageBytes); }
+void GatedHost::retry(uint64_t address) { moves_.retry(page_of(address), kPageBytes); }
 
 }  // namespace fargpu::client

@@ -1,7 +1,7 @@
-// LocalChunk: memory of this process for addresses that are device memory in the worker.
+// DualMapping: memory of this process that device code uses at the same addresses, mapped twice.
 //
-// It is mapped twice. The application sees it at the chunk's address, block by block, as far as
-// protect() allows. fargpu itself reads and writes it through another mapping, which is always
+// The application sees it at address(), page by page, as far as its owner allows; at first all of
+// it is inaccessible. fargpu itself reads and writes it through another mapping, which is always
 // accessible: so contents appear to the application as a whole, and fargpu never faults on them. A
 // forked child inherits neither. Not thread safe, but local() may be used by any thread.
 #pragma once
@@ -14,26 +14,27 @@
 
 namespace fargpu::client {
 
-class LocalChunk {
+class DualMapping {
  public:
   static constexpr uint64_t kGranule = uint64_t{2} << 20;
 
-  // `bytes`: a multiple of kGranule. nullopt: there is no memory, or no address is free.
-  static std::optional<LocalChunk> make(uint64_t bytes);
-  // The same at `address`, in whole pages. nullopt also where something lies there already.
-  static std::optional<LocalChunk> make_at(uint64_t address, uint64_t bytes);
-  LocalChunk(LocalChunk&& other) noexcept { swap(other); }
-  LocalChunk& operator=(LocalChunk&& other) noexcept {
+  // Whole pages, at addresses of the window for host memory (reserve.h). nullopt: there is no
+  // memory, or no address is free.
+  static std::optional<DualMapping> make(uint64_t bytes, uint64_t align = kGranule);
+  // The same at `address`. nullopt also where something lies there already.
+  static std::optional<DualMapping> make_at(uint64_t address, uint64_t bytes);
+  DualMapping(DualMapping&& other) noexcept { swap(other); }
+  DualMapping& operator=(DualMapping&& other) noexcept {
     swap(other);
     return *this;
   }
   // The application's next access to it faults for good.
-  ~LocalChunk();
+  ~DualMapping();
 
   uint64_t address() const { return address_; }
   uint64_t bytes() const { return bytes_; }
   std::byte* local(uint64_t address) const { return local_ + (address - address_); }
-  // The memory file of all chunks, which has holes where nothing was touched, and where an address
+  // The memory file of all of them, which has holes where nothing was touched, and where an address
   // lies in it.
   int file() const { return file_; }
   uint64_t offset(uint64_t address) const { return place_ + (address - address_); }
@@ -43,10 +44,10 @@ class LocalChunk {
   void retire() const { retire_addresses(reinterpret_cast<const void*>(address_)); }
 
  private:
-  LocalChunk() = default;
+  DualMapping() = default;
   template <typename Map>
-  static std::optional<LocalChunk> make_with(uint64_t bytes, Map&& map);
-  void swap(LocalChunk& other) noexcept;
+  static std::optional<DualMapping> make_with(uint64_t bytes, Map&& map);
+  void swap(DualMapping& other) noexcept;
 
   uint64_t address_ = 0;
   uint64_t bytes_ = 0;

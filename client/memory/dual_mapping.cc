@@ -1,4 +1,4 @@
-#include "client/managed/local_chunk.h"
+#include "client/memory/dual_mapping.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -52,13 +52,13 @@ Mappings& mappings() {
                      after_fork);
     return new Mappings;
   }();
-  return chunk;
+  return made;
 }
 
 // All of these with the lock.
 bool make_file(Mappings& all, uint64_t bytes) {
   if (!all.file.valid())
-    all.file = descriptors::make([] { return ::memfd_create("fargpu-managed", MFD_CLOEXEC); });
+    all.file = descriptors::make([] { return ::memfd_create("fargpu-host", MFD_CLOEXEC); });
   if (bytes <= all.file_bytes) return true;
   // Where files may not be as large, the system sends SIGXFSZ.
   struct rlimit most = {};
@@ -87,7 +87,7 @@ void give_back_place(Mappings& all, uint64_t place, uint64_t bytes) {
 }  // namespace
 
 template <typename Map>
-std::optional<LocalChunk> LocalChunk::make_with(uint64_t bytes, Map&& map) {
+std::optional<DualMapping> DualMapping::make_with(uint64_t bytes, Map&& map) {
   if (bytes == 0 || bytes >= kMostBytes / 2) return std::nullopt;
   Mappings& all = mappings();
   std::lock_guard lock(all.mutex);
@@ -108,33 +108,33 @@ std::optional<LocalChunk> LocalChunk::make_with(uint64_t bytes, Map&& map) {
   ::madvise(local, bytes, MADV_DONTFORK);
   ::madvise(as_pointer(address), bytes, MADV_DONTFORK);
   all.mapped.emplace(address, bytes);
-  LocalChunk chunk;
-  chunk.local_ = static_cast<std::byte*>(local);
-  chunk.address_ = address;
-  chunk.bytes_ = bytes;
-  chunk.file_ = file;
-  chunk.place_ = *place;
-  return chunk;
+  DualMapping made;
+  made.local_ = static_cast<std::byte*>(local);
+  made.address_ = address;
+  made.bytes_ = bytes;
+  made.file_ = file;
+  made.place_ = *place;
+  return made;
 }
 
-std::optional<LocalChunk> LocalChunk::make(uint64_t bytes) {
+std::optional<DualMapping> DualMapping::make(uint64_t bytes, uint64_t align) {
   return make_with(bytes, [&](int file, off_t offset) {
-    return place_host(bytes, kGranule, [&](uint64_t address) {
+    return place_host(bytes, align, [&](uint64_t address) {
       return map_exactly(as_pointer(address), bytes, PROT_NONE, kFlags, file, offset);
     });
   });
 }
 
-std::optional<LocalChunk> LocalChunk::make_at(uint64_t address, uint64_t bytes) {
-  auto chunk = make_with(bytes, [=](int file, off_t offset) {
+std::optional<DualMapping> DualMapping::make_at(uint64_t address, uint64_t bytes) {
+  auto made = make_with(bytes, [=](int file, off_t offset) {
     return map_exactly(as_pointer(address), bytes, PROT_NONE, kFlags, file, offset) ? address : 0;
   });
   // The window did not give these addresses.
-  if (chunk) chunk->retire();
-  return chunk;
+  if (made) made->retire();
+  return made;
 }
 
-LocalChunk::~LocalChunk() {
+DualMapping::~DualMapping() {
   if (address_ == 0) return;
   ::munmap(local_, bytes_);
   Mappings& all = mappings();
@@ -145,7 +145,7 @@ LocalChunk::~LocalChunk() {
   if (!all.forked) unplace_host(address_, bytes_);
 }
 
-void LocalChunk::swap(LocalChunk& other) noexcept {
+void DualMapping::swap(DualMapping& other) noexcept {
   std::swap(address_, other.address_);
   std::swap(bytes_, other.bytes_);
   std::swap(local_, other.local_);
@@ -153,7 +153,7 @@ void LocalChunk::swap(LocalChunk& other) noexcept {
   std::swap(place_, other.place_);
 }
 
-void LocalChunk::clear(uint64_t address, uint64_t bytes) const {
+void DualMapping::clear(uint64_t address, uint64_t bytes) const {
   ::madvise(local(address), bytes, MADV_REMOVE);
 }
 

@@ -1,6 +1,4 @@
 // Registered memory whose pages are moved away: what the system does with it.
-#include "client/hostmem/moved_host.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "client/hostmem/block_states.h"
+#include "client/hostmem/gated_host.h"
 
 namespace fargpu::client {
 namespace {
@@ -24,7 +23,7 @@ constexpr size_t kPage = 4096, kBlock = BlockStates::kBlock, kPages = 256;
 // In the first page and in the last one are bytes of others.
 constexpr size_t kHead = kPage - 100, kBytes = kHead + (kPages - 2) * kPage + 50;
 
-class MovedHostTest : public testing::Test {
+class RegisteredGateTest : public testing::Test {
  protected:
   void SetUp() override {
 #ifdef __SANITIZE_THREAD__
@@ -33,7 +32,7 @@ class MovedHostTest : public testing::Test {
     if (const Status status = UserFaults::probe(UserFaults::Mode::kMoves); !status.ok())
       GTEST_SKIP() << "the system does not move pages for this process: " << status.message();
     // It and its threads live as long as the process.
-    host_ = new MovedHost(*(observers_ = new Observers));
+    host_ = new GatedHost(*(observers_ = new Observers));
     pages_ = map_pages();
     memory_ = pages_ + 100;
     for (size_t page = 0; page < kPages; ++page) pages_[page * kPage + 200] = value_of(page);
@@ -44,13 +43,13 @@ class MovedHostTest : public testing::Test {
     EXPECT_EQ(gate_->tail(), 50u);
     std::thread([host = host_] {
       for (;;) {
-        host->faults().wait(std::nullopt);
+        host->moves().wait(std::nullopt);
         host->serve_reports();
       }
     }).detach();
     std::thread([gate = gate_, begin = address() + kHead, host = host_, served = served_] {
       for (;; std::this_thread::sleep_for(std::chrono::microseconds(100)))
-        for (MovedHost::Wanted wanted; host->next(&wanted);) {
+        for (GatedHost::Wanted wanted; host->next(&wanted);) {
           ++*served;
           const size_t block = wanted.all ? 0 : (wanted.address - begin) / kBlock * kBlock;
           gate->open(kHead + block, wanted.all ? kBytes : kBlock);
@@ -62,7 +61,7 @@ class MovedHostTest : public testing::Test {
     if (gate_ == nullptr) return;
     gate_->unwatch();
     host_->remove(address());
-    EXPECT_FALSE(observers_->any(Observers::kMovableMemory | Observers::kMovedMemory));
+    EXPECT_FALSE(observers_->any(Observers::kGateableMemory | Observers::kGatedMemory));
   }
   static char* map_pages() {
     void* const pages =
@@ -89,13 +88,13 @@ class MovedHostTest : public testing::Test {
   }
 
   Observers* observers_ = nullptr;
-  MovedHost* host_ = nullptr;
+  GatedHost* host_ = nullptr;
   char *pages_ = nullptr, *memory_ = nullptr;
   std::shared_ptr<PageGate> gate_;
   std::atomic<int>* served_ = new std::atomic<int>{0};
 };
 
-TEST_F(MovedHostTest, WhatIsClosedIsServedAndKeepsItsContents) {
+TEST_F(RegisteredGateTest, WhatIsClosedIsServedAndKeepsItsContents) {
   EXPECT_EQ(close(), (kPages - 2) * kPage);
   EXPECT_EQ(gate_->local()[kHead + 200], std::byte{2}) << "the second page";
   gate_->local()[kHead + 300] = std::byte{77};
@@ -108,7 +107,7 @@ TEST_F(MovedHostTest, WhatIsClosedIsServedAndKeepsItsContents) {
   expect_all(pages_);
 }
 
-TEST_F(MovedHostTest, NoWriteOfAThreadIsLost) {
+TEST_F(RegisteredGateTest, NoWriteOfAThreadIsLost) {
   std::atomic<bool> over{false};
   long count = 0;
   std::thread writer([&] {
@@ -124,7 +123,7 @@ TEST_F(MovedHostTest, NoWriteOfAThreadIsLost) {
   EXPECT_EQ(total, count);
 }
 
-TEST_F(MovedHostTest, WhatAChildSharesStays) {
+TEST_F(RegisteredGateTest, WhatAChildSharesStays) {
   host_->show_to_child(true);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -147,7 +146,7 @@ TEST_F(MovedHostTest, WhatAChildSharesStays) {
   EXPECT_EQ(*served_, 0);
 }
 
-TEST_F(MovedHostTest, AChildMadePastForkFaults) {
+TEST_F(RegisteredGateTest, AChildMadePastForkFaults) {
   close();
   const auto child =
       static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
@@ -162,7 +161,7 @@ TEST_F(MovedHostTest, AChildMadePastForkFaults) {
   expect_all(pages_);
 }
 
-TEST_F(MovedHostTest, PagesThatTheSystemUsesStay) {
+TEST_F(RegisteredGateTest, PagesThatTheSystemUsesStay) {
   // A pipe that has them by reference, as a read past the caches would.
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -178,7 +177,7 @@ TEST_F(MovedHostTest, PagesThatTheSystemUsesStay) {
   expect_all(pages_);
 }
 
-TEST_F(MovedHostTest, WhatIsMovedByTheApplicationIsServedThere) {
+TEST_F(RegisteredGateTest, WhatIsMovedByTheApplicationIsServedThere) {
   close();
   constexpr size_t kInner = (kPages - 2) * kPage;
   void* const there = ::mremap(pages_ + kPage, kInner, 2 * kInner, MREMAP_MAYMOVE);
@@ -196,7 +195,7 @@ TEST_F(MovedHostTest, WhatIsMovedByTheApplicationIsServedThere) {
   check();
 }
 
-TEST_F(MovedHostTest, WhatIsEmptiedIsEmpty) {
+TEST_F(RegisteredGateTest, WhatIsEmptiedIsEmpty) {
   close();
   ASSERT_EQ(::madvise(pages_ + 10 * kPage, 10 * kPage, MADV_DONTNEED), 0);
   EXPECT_EQ(pages_[10 * kPage + 200], 0);
@@ -207,7 +206,7 @@ TEST_F(MovedHostTest, WhatIsEmptiedIsEmpty) {
   EXPECT_EQ(pages_[10 * kPage + 200], 0) << "while it is open";
 }
 
-TEST_F(MovedHostTest, WhatIsUnmappedIsGoneAndOtherMemoryIsLeftAlone) {
+TEST_F(RegisteredGateTest, WhatIsUnmappedIsGoneAndOtherMemoryIsLeftAlone) {
   close();
   // In one call, so that no other thread's memory comes in between.
   ASSERT_NE(::mmap(pages_ + 64 * kPage, 64 * kPage, PROT_READ | PROT_WRITE,
@@ -224,7 +223,7 @@ TEST_F(MovedHostTest, WhatIsUnmappedIsGoneAndOtherMemoryIsLeftAlone) {
   EXPECT_EQ(pages_[200 * kPage + 200], value_of(200));
 }
 
-TEST_F(MovedHostTest, ProtectedMemoryIsOpenedAndStaysOpen) {
+TEST_F(RegisteredGateTest, ProtectedMemoryIsOpenedAndStaysOpen) {
   close();
   ASSERT_EQ(::mprotect(pages_ + kPage, 96 * kPage, PROT_READ), 0);
   expect_all(pages_);
@@ -234,7 +233,7 @@ TEST_F(MovedHostTest, ProtectedMemoryIsOpenedAndStaysOpen) {
   expect_all(pages_);
 }
 
-TEST_F(MovedHostTest, LockedMemoryStaysOpen) {
+TEST_F(RegisteredGateTest, LockedMemoryStaysOpen) {
   close();
   // Not mlock(), which sanitizers ignore.
   if (::syscall(SYS_mlock, pages_, kPages * kPage) != 0)
@@ -243,7 +242,7 @@ TEST_F(MovedHostTest, LockedMemoryStaysOpen) {
   EXPECT_EQ(close(), 0u);
 }
 
-TEST_F(MovedHostTest, AfterwardsItIsOrdinaryMemory) {
+TEST_F(RegisteredGateTest, AfterwardsItIsOrdinaryMemory) {
   close();
   gate_->unwatch();
   EXPECT_EQ(*served_, 0);
@@ -258,14 +257,14 @@ TEST_F(MovedHostTest, AfterwardsItIsOrdinaryMemory) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-TEST_F(MovedHostTest, KeptMemoryHasNoGate) {
+TEST_F(RegisteredGateTest, KeptMemoryHasNoGate) {
   EXPECT_TRUE(host_->keep(address() + kBytes, 10).empty());
   EXPECT_TRUE(host_->keep(address() - 10, 10).empty());
   EXPECT_EQ(host_->keep(address() - 10, 11), std::vector<uint64_t>{address()});
   EXPECT_EQ(host_->gate(address()), nullptr);
 }
 
-TEST_F(MovedHostTest, OnlyMemoryOfItsOwn) {
+TEST_F(RegisteredGateTest, OnlyMemoryOfItsOwn) {
   const auto has_gate = [&](void* memory, size_t bytes) {
     const auto address = reinterpret_cast<uint64_t>(memory);
     host_->add(address, bytes);
@@ -275,13 +274,13 @@ TEST_F(MovedHostTest, OnlyMemoryOfItsOwn) {
   };
   char* const plain = map_pages();
   EXPECT_TRUE(has_gate(plain, kPages * kPage));
-  EXPECT_FALSE(has_gate(plain, MovedHost::kLeast - 1));
+  EXPECT_FALSE(has_gate(plain, GatedHost::kLeast - 1));
   ASSERT_EQ(::mprotect(plain, kPage, PROT_NONE), 0);
   EXPECT_FALSE(has_gate(plain, kPages * kPage));
-  alignas(kPage) char on_stack[2 * MovedHost::kLeast];
+  alignas(kPage) char on_stack[2 * GatedHost::kLeast];
   EXPECT_FALSE(has_gate(on_stack, sizeof on_stack));
-  void* const heap = ::sbrk(2 * MovedHost::kLeast);
-  EXPECT_FALSE(has_gate(heap, 2 * MovedHost::kLeast));
+  void* const heap = ::sbrk(2 * GatedHost::kLeast);
+  EXPECT_FALSE(has_gate(heap, 2 * GatedHost::kLeast));
   const int file = ::memfd_create("moved_host", MFD_CLOEXEC);
   ASSERT_EQ(::ftruncate(file, kPages * kPage), 0);
   for (const int flags : {MAP_SHARED, MAP_PRIVATE}) {
