@@ -44,7 +44,7 @@ class GatedHost::Pinned final : public PageGate {
     return bytes;
   }
   void open(size_t offset, size_t bytes) override {
-    host_.accesses_.open(address() + offset, bytes);
+    (void)host_.accesses_.open(address() + offset, bytes, true, local() + offset);
   }
   void fail(size_t offset, size_t bytes) override {
     ::mprotect(as_pointer(address() + offset), page_from(bytes), PROT_NONE);

@@ -14,8 +14,7 @@ std::optional<Arenas::Allocated> Arenas::take_from(Arena& arena, uint64_t bytes)
   const auto address = arena.free.take(bytes);
   if (!address) return std::nullopt;
   arena.used += bytes;
-  const DualMapping& chunk = arena.chunk;
-  return Allocated{*address, chunk.local(*address), chunk.file(), chunk.offset(*address)};
+  return Allocated{*address, &arena.chunk};
 }
 
 std::optional<Arenas::Allocated> Arenas::take(int device, uint64_t bytes) {

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <optional>
 
-#include "client/memory/dual_mapping.h"
 #include "client/memory/address_window.h"
+#include "client/memory/dual_mapping.h"
 
 namespace fargpu::client {
 
@@ -21,9 +21,7 @@ class Arenas {
 
   struct Allocated {
     uint64_t address;
-    std::byte* local;
-    int file;  // the chunk's
-    uint64_t offset;
+    const DualMapping* chunk;  // which stays where it is
   };
   // `bytes`: whole pages. In a chunk that is there; nullopt: none has room.
   std::optional<Allocated> take(int device, uint64_t bytes);

@@ -36,21 +36,21 @@ void FaultService::start() {
 }
 
 CUresult FaultService::ask(uint64_t address, bool is_write) {
-  Request request{address, is_write};
+  std::optional<CUresult> answer;
   std::unique_lock lock(mutex_);
-  requests_.push_back(&request);
+  requests_.push_back({address, is_write, std::nullopt, &answer});
   more_.notify_one();
-  done_.wait(lock, [&request] { return request.done; });
-  return request.result;
+  done_.wait(lock, [&answer] { return answer.has_value(); });
+  return *answer;
 }
 
 void FaultService::post(uint64_t address, bool is_write, uint64_t heard) {
   std::lock_guard lock(mutex_);
-  const bool is_known = std::any_of(posted_.begin(), posted_.end(), [&](const Request& other) {
+  const bool is_known = std::any_of(requests_.begin(), requests_.end(), [&](const Request& other) {
     return other.address == address && other.is_write == is_write;
   });
   if (is_known) return;
-  posted_.push_back({address, is_write, heard});
+  requests_.push_back({address, is_write, heard});
   more_.notify_one();
 }
 
@@ -61,23 +61,6 @@ void FaultService::post_ahead(uint64_t address) {
   if (wanted_.size() == kMost) wanted_.pop_front();
   wanted_.push_back(address);
   more_.notify_one();
-}
-
-void FaultService::run_ahead(std::unique_lock<std::mutex>& lock) {
-  const uint64_t address = wanted_.front();
-  wanted_.pop_front();
-  lock.unlock();
-  memory_.bring_ahead(address);
-  lock.lock();
-}
-
-void FaultService::run_posted(std::unique_lock<std::mutex>& lock) {
-  const Request request = posted_.front();
-  posted_.pop_front();
-  lock.unlock();
-  const CUresult result = memory_.bring(request.address, request.is_write, request.heard);
-  if (result != CUDA_SUCCESS) fail(request.address, result);
-  lock.lock();
 }
 
 void FaultService::fail(uint64_t address, CUresult why) {
@@ -91,18 +74,23 @@ void FaultService::fail(uint64_t address, CUresult why) {
 void FaultService::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    more_.wait(lock, [this] { return !requests_.empty() || !posted_.empty() || !wanted_.empty(); });
+    more_.wait(lock, [this] { return !requests_.empty() || !wanted_.empty(); });
     if (requests_.empty()) {
-      posted_.empty() ? run_ahead(lock) : run_posted(lock);
+      const uint64_t address = wanted_.front();
+      wanted_.pop_front();
+      lock.unlock();
+      memory_.bring_ahead(address);
+      lock.lock();
       continue;
     }
-    Request& request = *requests_.front();
+    const Request request = requests_.front();
     requests_.pop_front();
     lock.unlock();
-    const CUresult result = memory_.bring(request.address, request.is_write);
+    const CUresult result = memory_.bring(request.address, request.is_write, request.heard);
+    if (request.answer == nullptr && result != CUDA_SUCCESS) fail(request.address, result);
     lock.lock();
-    request.result = result;
-    request.done = true;
+    if (request.answer == nullptr) continue;
+    *request.answer = result;
     done_.notify_all();
   }
 }

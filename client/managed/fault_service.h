@@ -36,21 +36,17 @@ class FaultService {
   struct Request {
     uint64_t address;
     bool is_write;
-    std::optional<uint64_t> heard = std::nullopt;
-    bool done = false;
-    CUresult result = CUDA_SUCCESS;
+    std::optional<uint64_t> heard;              // posted
+    std::optional<CUresult>* answer = nullptr;  // asked
   };
   void run();
-  void run_posted(std::unique_lock<std::mutex>& lock);
-  void run_ahead(std::unique_lock<std::mutex>& lock);
   void fail(uint64_t address, CUresult why);
 
   ManagedMemory& memory_;
   std::mutex mutex_;
   std::condition_variable more_, done_;
   // Guarded by mutex_.
-  std::deque<Request*> requests_;
-  std::deque<Request> posted_;
+  std::deque<Request> requests_;
   std::deque<uint64_t> wanted_;
   bool started_ = false;
 };

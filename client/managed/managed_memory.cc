@@ -1,7 +1,5 @@
 #include "client/managed/managed_memory.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -383,7 +381,8 @@ ManagedMemory::Blocks* ManagedMemory::find(uint64_t address) {
 PageAccess::Pages ManagedMemory::pages_of(const Blocks& blocks, Run run) {
   const uint64_t begin = run.first * blocks.block;
   const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
-  return {blocks.memory.address + begin, blocks.memory.local + begin, end - begin};
+  const uint64_t address = blocks.memory.address + begin;
+  return {address, blocks.memory.mapping->local(address), end - begin};
 }
 
 PageAccess::Pages ManagedMemory::all_of(const Blocks& blocks) {
@@ -467,14 +466,12 @@ void ManagedMemory::find_written(Blocks& blocks) {
     at = run.end;
     if (blocks.states[run.first] != State::kFresh) continue;
     note(blocks, run, State::kSame);
-    const auto begin = static_cast<off_t>(memory.offset + run.first * blocks.block);
-    const auto end = static_cast<off_t>(memory.offset + run.end * blocks.block);
-    off_t written = ::lseek(memory.file, begin, SEEK_DATA);
-    while (written >= 0 && written < end) {
-      const size_t block = (static_cast<uint64_t>(written) - memory.offset) / blocks.block;
-      blocks.states[block] = State::kChanged;
-      const uint64_t next = memory.offset + (block + 1) * blocks.block;
-      written = ::lseek(memory.file, static_cast<off_t>(next), SEEK_DATA);
+    for (size_t block = run.first; block < run.end; ++block) {
+      const uint64_t from = memory.address + block * blocks.block;
+      const auto touched = memory.mapping->next_touched(from);
+      if (!touched) break;
+      block = (*touched - memory.address) / blocks.block;
+      if (block < run.end) blocks.states[block] = State::kChanged;
     }
   }
 }

@@ -30,6 +30,7 @@
 
 #include "client/link/input.h"
 #include "client/managed/page_access.h"
+#include "client/memory/dual_mapping.h"
 #include "client/stream/observers.h"
 #include "common/advice/range_advice.h"
 
@@ -53,11 +54,9 @@ class ManagedMemory {
   };
   struct Allocation {
     uint64_t address = 0;
-    uint64_t bytes = 0;          // whole pages
-    std::byte* local = nullptr;  // accessible for fargpu
-    int file = -1;               // its memory, with holes where nothing was touched
-    uint64_t offset = 0;         // where it begins there
-    Context* context = nullptr;  // in which it was made
+    uint64_t bytes = 0;                    // whole pages
+    const DualMapping* mapping = nullptr;  // in which it lies
+    Context* context = nullptr;            // in which it was made
     Attachment attachment = Attachment::kGlobal;
     advice::RangeAdvice advice{};
     // The parts that the worker has and can send; empty: all of it.

@@ -78,18 +78,19 @@ CUresult ManagedVariables::cover(const Variable& variable) {
       continue;
     }
     const uint64_t until = next == pages_.end() ? end : std::min(end, next->first);
-    auto chunk = DualMapping::make_at(page, until - page);
-    if (!chunk) return CUDA_ERROR_NOT_SUPPORTED;
+    auto made = DualMapping::make_at(page, until - page);
+    if (!made) return CUDA_ERROR_NOT_SUPPORTED;
+    const auto chunk = pages_.emplace(page, std::move(*made)).first;
     const CUresult result = memory_.add({.address = page,
                                          .bytes = until - page,
-                                         .local = chunk->local(page),
-                                         .file = chunk->file(),
-                                         .offset = chunk->offset(page),
+                                         .mapping = &chunk->second,
                                          .context = variable.context,
-                                         .extents = {part_in(*chunk, variable)}});
-    if (result != CUDA_SUCCESS) return result;
+                                         .extents = {part_in(chunk->second, variable)}});
+    if (result != CUDA_SUCCESS) {
+      pages_.erase(chunk);
+      return result;
+    }
     watch_faults(page, until - page, memory_, faults_);
-    pages_.emplace(page, std::move(*chunk));
     page = until;
   }
   return CUDA_SUCCESS;

@@ -55,7 +55,7 @@ class ByMessages final : public PageAccess {
     return true;
   }
   bool open(const Pages& pages, bool writable) override {
-    return faults_.open_as(pages.address, pages.bytes, writable, pages.local);
+    return faults_.open(pages.address, pages.bytes, writable, pages.local);
   }
   bool let_write(const Pages& pages) override {
     // Otherwise each page would fault once more, in the system.

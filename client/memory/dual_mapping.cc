@@ -153,6 +153,13 @@ void DualMapping::swap(DualMapping& other) noexcept {
   std::swap(place_, other.place_);
 }
 
+std::optional<uint64_t> DualMapping::next_touched(uint64_t address) const {
+  const auto from = static_cast<off_t>(place_ + (address - address_));
+  const off_t touched = ::lseek(file_, from, SEEK_DATA);
+  if (touched < 0) return std::nullopt;
+  return address + static_cast<uint64_t>(touched - from);
+}
+
 void DualMapping::clear(uint64_t address, uint64_t bytes) const {
   ::madvise(local(address), bytes, MADV_REMOVE);
 }

@@ -34,10 +34,9 @@ class DualMapping {
   uint64_t address() const { return address_; }
   uint64_t bytes() const { return bytes_; }
   std::byte* local(uint64_t address) const { return local_ + (address - address_); }
-  // The memory file of all of them, which has holes where nothing was touched, and where an address
-  // lies in it.
-  int file() const { return file_; }
-  uint64_t offset(uint64_t address) const { return place_ + (address - address_); }
+  // The first place from `address` on that was touched, which may lie behind the end; nullopt: all
+  // behind it are zeros without memory.
+  std::optional<uint64_t> next_touched(uint64_t address) const;
   // Zeros, and no memory taken for them.
   void clear(uint64_t address, uint64_t bytes) const;
   // The worker has something else at these addresses: they are not given out again.

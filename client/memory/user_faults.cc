@@ -222,25 +222,7 @@ void UserFaults::close(uint64_t address, size_t bytes) {
   FARGPU_CHECK(::madvise(pages, page_from(bytes), MADV_DONTNEED) == 0);
 }
 
-void UserFaults::open(uint64_t address, size_t bytes) const {
-  const uint64_t end = address + page_from(bytes);
-  for (uint64_t at = address; at < end;) {
-    struct uffdio_continue pages = {};
-    pages.range = {at, end - at};
-    if (control(UFFDIO_CONTINUE, &pages) == 0) return;
-    if (pages.mapped > 0) {
-      at += static_cast<uint64_t>(pages.mapped);
-    } else if (errno == EEXIST || errno == EFAULT) {
-      // Open already, and no thread is woken; or without memory, which is made on access.
-      at += kPageBytes;
-    } else if (errno != EAGAIN) {
-      break;
-    }
-  }
-  retry(address, bytes);
-}
-
-bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byte* local) const {
+bool UserFaults::open(uint64_t address, size_t bytes, bool writable, std::byte* local) const {
   const uint64_t end = address + page_from(bytes);
   bool was_open = false, is_populated = false;
   for (uint64_t at = address; at < end;) {
@@ -256,11 +238,13 @@ bool UserFaults::open_as(uint64_t address, size_t bytes, bool writable, std::byt
     } else if (errno == EFAULT && !std::exchange(is_populated, true)) {
       if (::madvise(local + (at - address), end - at, MADV_POPULATE_WRITE) != 0) return false;
     } else if (errno != EAGAIN) {
-      return errno == ENOENT;  // it is not watched any more, so nobody waits
+      const int error = errno;
+      retry(address, bytes);
+      return error == ENOENT;  // it is not watched any more
     }
   }
   // Threads that wait for pages which were open already have not been woken yet.
-  if (was_open && writable) return let_write(address, bytes);
+  if (was_open && writable && mode_ == Mode::kWrites) return let_write(address, bytes);
   if (was_open) retry(address, bytes);
   return true;
 }

@@ -68,11 +68,9 @@ class UserFaults {
   bool watch(uint64_t address, size_t bytes) const;
   void unwatch(uint64_t address, size_t bytes) const;
   static void close(uint64_t address, size_t bytes);
-  // Includes pages that are open already.
-  void open(uint64_t address, size_t bytes) const;
-  // With kWrites: for reading alone, or for writing, too. `local`: the other mapping of the pages,
-  // by which they get memory. False: the system has refused.
-  bool open_as(uint64_t address, size_t bytes, bool writable, std::byte* local) const;
+  // Includes pages that are open already. With kWrites also for reading alone. `local`: the other
+  // mapping of the pages, by which they get memory. False: the system has refused.
+  bool open(uint64_t address, size_t bytes, bool writable, std::byte* local) const;
   // Pages that are open for reading only.
   bool let_write(uint64_t address, size_t bytes) const;
   // Accesses that wait are tried again.

@@ -289,9 +289,7 @@ CUresult allocate_managed(Context& context, uint64_t bytes, ManagedMemory::Attac
                       .buffer_id = session.next_buffer_id()};
   const CUresult added = session.managed.add({.address = taken->address,
                                               .bytes = pages,
-                                              .local = taken->local,
-                                              .file = taken->file,
-                                              .offset = taken->offset,
+                                              .mapping = taken->chunk,
                                               .context = &context,
                                               .attachment = attachment});
   if (added != CUDA_SUCCESS || !session.device_memory.insert(region)) {

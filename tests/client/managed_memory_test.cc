@@ -54,9 +54,7 @@ TEST_P(ManagedMemoryTest, OnlyExtentsTravel) {
   const ManagedMemory::Extent first{base() + kAt + 16, 8}, second{base() + kAt + 64, 4};
   ASSERT_EQ(memory_.add({.address = base() + kAt,
                          .bytes = 4096,
-                         .local = chunk_->local(base() + kAt),
-                         .file = chunk_->file(),
-                         .offset = chunk_->offset(base() + kAt),
+                         .mapping = &*chunk_,
                          .context = &context_,
                          .extents = {first}}),
             CUDA_SUCCESS);
@@ -95,9 +93,7 @@ TEST_P(ManagedMemoryTest, ExtentsThatWereOnlyReadAreNotSent) {
   const ManagedMemory::Extent first{base() + kAt, 8}, second{base() + kAt + 8, 8};
   ASSERT_EQ(memory_.add({.address = base() + kAt,
                          .bytes = 3 * kBlock,
-                         .local = chunk_->local(base() + kAt),
-                         .file = chunk_->file(),
-                         .offset = chunk_->offset(base() + kAt),
+                         .mapping = &*chunk_,
                          .context = &context_,
                          .extents = {first}}),
             CUDA_SUCCESS);
@@ -461,9 +457,7 @@ TEST_P(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
     ASSERT_TRUE(chunk);
     ASSERT_EQ(memory_.add({.address = chunk->address(),
                            .bytes = chunk->bytes(),
-                           .local = chunk->local(chunk->address()),
-                           .file = chunk->file(),
-                           .offset = chunk->offset(chunk->address()),
+                           .mapping = &*chunk,
                            .context = &context_}),
               CUDA_SUCCESS);
     chunks.push_back(std::move(*chunk));
@@ -492,7 +486,6 @@ TEST(DualMapping, ChunksShareADescriptor) {
     ASSERT_TRUE(chunk);
     std::byte* const begin = chunk->local(chunk->address());
     EXPECT_EQ(*begin, std::byte{0});
-    EXPECT_EQ(chunk->file(), first->file());
     *begin = std::byte{1};
     chunks.push_back(std::move(*chunk));
   }

@@ -127,12 +127,8 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
   }
   CUresult add(uint64_t offset, uint64_t bytes) {
     added_.push_back(base() + offset);
-    return memory_.add({.address = base() + offset,
-                        .bytes = bytes,
-                        .local = chunk_->local(base() + offset),
-                        .file = chunk_->file(),
-                        .offset = chunk_->offset(base() + offset),
-                        .context = &context_});
+    return memory_.add(
+        {.address = base() + offset, .bytes = bytes, .mapping = &*chunk_, .context = &context_});
   }
   uint64_t base() const { return chunk_->address(); }
   std::byte* at_worker(uint64_t address) { return worker_.data() + (address - base()); }

@@ -148,9 +148,7 @@ TEST_P(ServedMemoryTest, PagesWithoutContentsAreServed) {
   constexpr uint64_t kAt = uint64_t{12} << 20;
   ASSERT_EQ(memory_.add({.address = base() + kAt,
                          .bytes = 4 * 4096,
-                         .local = chunk_->local(base() + kAt),
-                         .file = chunk_->file(),
-                         .offset = chunk_->offset(base() + kAt),
+                         .mapping = &*chunk_,
                          .context = &context_,
                          .extents = {{base() + kAt + 2 * 4096, 8}}}),
             CUDA_SUCCESS);
@@ -348,9 +346,7 @@ TEST_P(ServedMemoryTest, LargeAllocationsStillComeInSmallPieces) {
   ASSERT_TRUE(chunk);
   ASSERT_EQ(memory_.add({.address = chunk->address(),
                          .bytes = chunk->bytes(),
-                         .local = chunk->local(chunk->address()),
-                         .file = chunk->file(),
-                         .offset = chunk->offset(chunk->address()),
+                         .mapping = &*chunk,
                          .context = &context_}),
             CUDA_SUCCESS);
   work();
