@@ -10,6 +10,7 @@
 
 #include "client/hostmem/block_states.h"
 #include "client/link/input.h"
+#include "client/memory/dual_gate.h"
 #include "client/memory/dual_mapping.h"
 #include "common/host/mapped_memory.h"
 #include "common/host/memory_page.h"
@@ -24,40 +25,29 @@ constexpr uint64_t kAlign = uint64_t{64} << 10;  // of pinned memory
 
 }  // namespace
 
-// Pinned memory: its pages leave the application's mapping and stay in the other one.
-class GatedHost::Pinned final : public PageGate {
+class GatedHost::Pinned final : public DualGate {
  public:
-  Pinned(GatedHost& host, DualMapping mapping) : host_(host), mapping_(std::move(mapping)) {}
+  Pinned(GatedHost& host, DualMapping mapping)
+      : DualGate(&host.accesses_, mapping.address(), mapping.local(mapping.address()),
+                 mapping.bytes()),
+        host_(host),
+        mapping_(std::move(mapping)) {}
 
-  std::byte* local() const override { return mapping_.local(address()); }
   bool watch() override {
     // A page without memory would be made on access, without a reported fault.
-    if (::madvise(as_pointer(address()), mapping_.bytes(), MADV_POPULATE_WRITE) != 0 ||
-        !host_.accesses_.watch(address(), mapping_.bytes()))
+    void* const pages = as_pointer(mapping_.address());
+    if (::madvise(pages, mapping_.bytes(), MADV_POPULATE_WRITE) != 0 || !DualGate::watch())
       return false;
-    if (host_.watched(address())) return true;
-    host_.accesses_.unwatch(address(), mapping_.bytes());
+    if (host_.watched(mapping_.address())) return true;
+    DualGate::unwatch();
     return false;
   }
-  size_t close(size_t offset, size_t bytes) override {
-    UserFaults::close(address() + offset, bytes);
-    return bytes;
-  }
-  void open(size_t offset, size_t bytes) override {
-    (void)host_.accesses_.open(address() + offset, bytes, true, local() + offset);
-  }
-  void fail(size_t offset, size_t bytes) override {
-    ::mprotect(as_pointer(address() + offset), page_from(bytes), PROT_NONE);
-    host_.accesses_.retry(address() + offset, bytes);
-  }
   void unwatch() override {
-    host_.accesses_.unwatch(address(), mapping_.bytes());
-    host_.unwatched(address());
+    DualGate::unwatch();
+    host_.unwatched(mapping_.address());
   }
 
  private:
-  uint64_t address() const { return mapping_.address(); }
-
   GatedHost& host_;
   const DualMapping mapping_;
 };

@@ -21,7 +21,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/hostmem/page_gate.h"
+#include "client/memory/page_gate.h"
 #include "client/memory/user_faults.h"
 #include "client/stream/observers.h"
 

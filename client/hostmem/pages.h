@@ -45,8 +45,8 @@
 #include <vector>
 
 #include "client/hostmem/block_states.h"
-#include "client/hostmem/page_gate.h"
 #include "client/memory/memory_snapshot.h"
+#include "client/memory/page_gate.h"
 #include "client/stream/observers.h"
 #include "common/host/unchanged_file.h"
 #include "common/pages/agreement.h"

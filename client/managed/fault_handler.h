@@ -1,5 +1,5 @@
 // The process's handler of SIGSEGV, which serves accesses to managed memory if page protection
-// detects them (page_access.h). With userfaultfd it is not installed, except in a forked child
+// detects them (DualGate). With userfaultfd it is not installed, except in a forked child
 // without another handler, to print the line.
 //
 // A fault outside of managed memory goes to the handler that was installed before, or ends the

@@ -11,6 +11,9 @@ namespace fargpu::client {
 namespace {
 
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10;
+constexpr uint64_t kMostBlocks = 65536;
+// The system limits the mappings of a process, and each protection needs one.
+constexpr uint64_t kMostProtectedBlocks = 4096;
 constexpr uint64_t kMostWritten = uint64_t{2} << 20;
 constexpr uint64_t kShownAtOnce = uint64_t{2} << 20;
 // What is fetched in turn before the next run is fetched unasked.
@@ -34,12 +37,12 @@ ManagedMemory::OwnWork::~OwnWork() { own_work = before_; }
 
 bool ManagedMemory::is_own_work() { return own_work; }
 
-void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
-                             bool is_eager, AskAhead ask_ahead, AskShow ask_show) {
+void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, const UserFaults* faults, bool is_eager,
+                             AskAhead ask_ahead, AskShow ask_show) {
   std::lock_guard lock(mutex_);
   if (wire_ != nullptr) return;
   wire_ = std::move(wire);
-  access_ = std::move(access);
+  faults_ = faults;
   ask_ahead_ = std::move(ask_ahead);
   ask_show_ = std::move(ask_show);
   is_eager_.store(is_eager, std::memory_order_relaxed);
@@ -52,7 +55,7 @@ bool ManagedMemory::has_wire() {
 
 bool ManagedMemory::by_signals() {
   std::lock_guard lock(mutex_);
-  return access_->by_signals();
+  return faults_ == nullptr;
 }
 
 CUresult ManagedMemory::add(const Allocation& allocation) {
@@ -64,7 +67,10 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
   std::lock_guard lock(mutex_);
   Blocks blocks{};
   blocks.memory = allocation;
-  blocks.block = block_bytes(allocation.bytes, access_->most_blocks());
+  blocks.gate = std::make_unique<DualGate>(
+      faults_, allocation.address, allocation.mapping->local(allocation.address), allocation.bytes);
+  blocks.block =
+      block_bytes(allocation.bytes, faults_ == nullptr ? kMostProtectedBlocks : kMostBlocks);
   const size_t count = (allocation.bytes + blocks.block - 1) / blocks.block;
   blocks.states.assign(count, State::kAway);
   if (!allocation.extents.empty())
@@ -83,9 +89,9 @@ CUresult ManagedMemory::add(const Allocation& allocation) {
 // New memory without extents is open: system calls may use it, too.
 bool ManagedMemory::begin(Blocks& blocks) {
   const bool is_fresh = blocks.memory.extents.empty();
-  if (!access_->begin(all_of(blocks), is_fresh)) {
+  if (!blocks.gate->begin(is_fresh)) {
     // The system allows no more mappings: whole allocations need fewer.
-    if (give_all() != CUDA_SUCCESS || !access_->begin(all_of(blocks), is_fresh)) return false;
+    if (give_all() != CUDA_SUCCESS || !blocks.gate->begin(is_fresh)) return false;
   }
   if (!is_fresh) return true;
   const Run all{0, blocks.states.size()};
@@ -127,7 +133,7 @@ bool ManagedMemory::remove(uint64_t address) {
   if (found == allocations_.end()) return false;
   fetched_.wait(lock, [&] { return fetching_ != &found->second; });
   gives_.fetch_add(1, std::memory_order_acq_rel);
-  access_->end(all_of(found->second));
+  found->second.gate->end();
   failed_ -= found->second.failed ? 1 : 0;
   note_away(found->second);
   const auto pushes = pushes_.find(found->second.memory.context);
@@ -360,12 +366,13 @@ void ManagedMemory::fail(uint64_t address) {
   if (blocks->states[at] != State::kAway && serve(*blocks, at, false)) return;
   failed_ += std::exchange(blocks->failed, true) ? 0 : 1;
   note_any_here();
-  access_->fail(pages_of(*blocks, {at, at + 1}));
+  const Part part = part_of(*blocks, {at, at + 1});
+  blocks->gate->fail(part.offset, part.bytes);
 }
 
 void ManagedMemory::revive_failed() {
   for (auto& [address, blocks] : allocations_) {
-    if (std::exchange(blocks.failed, false)) access_->revive(all_of(blocks));
+    if (std::exchange(blocks.failed, false)) blocks.gate->revive();
   }
   failed_ = 0;
   note_any_here();
@@ -378,15 +385,20 @@ ManagedMemory::Blocks* ManagedMemory::find(uint64_t address) {
   return address - blocks.memory.address < blocks.memory.bytes ? &blocks : nullptr;
 }
 
-PageAccess::Pages ManagedMemory::pages_of(const Blocks& blocks, Run run) {
+ManagedMemory::Part ManagedMemory::part_of(const Blocks& blocks, Run run) {
   const uint64_t begin = run.first * blocks.block;
   const uint64_t end = std::min(run.end * blocks.block, blocks.memory.bytes);
-  const uint64_t address = blocks.memory.address + begin;
-  return {address, blocks.memory.mapping->local(address), end - begin};
+  return {begin, end - begin};
 }
 
-PageAccess::Pages ManagedMemory::all_of(const Blocks& blocks) {
-  return pages_of(blocks, {0, blocks.states.size()});
+bool ManagedMemory::close(Blocks& blocks, Run run) {
+  const Part part = part_of(blocks, run);
+  return blocks.gate->close(part.offset, part.bytes) != 0;
+}
+
+bool ManagedMemory::open(Blocks& blocks, Run run, bool writable) {
+  const Part part = part_of(blocks, run);
+  return blocks.gate->open_as(part.offset, part.bytes, writable);
 }
 
 void ManagedMemory::note(Blocks& blocks, Run run, State state) {
@@ -430,8 +442,9 @@ ManagedMemory::Run ManagedMemory::run_of(const Blocks& blocks, size_t first, Sta
 }
 
 ManagedMemory::Piece ManagedMemory::piece_of(const Blocks& blocks, Run run) const {
-  const PageAccess::Pages pages = pages_of(blocks, run);
-  Piece piece{pages.address, pages.local, pages.bytes, *blocks.memory.context};
+  const Part part = part_of(blocks, run);
+  Piece piece{blocks.memory.address + part.offset, blocks.gate->local() + part.offset, part.bytes,
+              *blocks.memory.context};
   if (blocks.memory.extents.empty()) piece.parts.push_back({piece.address, piece.bytes});
   for (const Extent& extent : blocks.memory.extents) {
     const uint64_t from = std::max(extent.address, piece.address);
@@ -480,7 +493,7 @@ CUresult ManagedMemory::give_one(Blocks& blocks) {
   gives_.fetch_add(1, std::memory_order_acq_rel);
   // From now on a thread that uses it waits for the lock. If it stays here, that is found out then.
   const Run here{blocks.begin, blocks.end};
-  if (!access_->close(pages_of(blocks, here))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!close(blocks, here)) return CUDA_ERROR_OUT_OF_MEMORY;
   find_written(blocks);
   for (size_t at = blocks.begin; at < blocks.end;) {
     if (blocks.states[at] != State::kChanged) {
@@ -520,8 +533,7 @@ void ManagedMemory::forget_unchanged(Blocks& blocks) {
     const State state = blocks.states[at];
     const Run run = run_of(blocks, at, state, blocks.end);
     changed |= state == State::kChanged || state == State::kFresh;
-    if (state == State::kSame && access_->close(pages_of(blocks, run)))
-      note(blocks, run, State::kAway);
+    if (state == State::kSame && close(blocks, run)) note(blocks, run, State::kAway);
     at = run.end;
   }
   ++blocks.given;
@@ -558,7 +570,7 @@ bool ManagedMemory::serve(Blocks& blocks, size_t at, bool is_write) {
   } else if (is_next && at == rest.first) {
     rest.first = now.end;
   }
-  return access_->open(pages_of(blocks, now), state != State::kSame);
+  return open(blocks, now, state != State::kSame);
 }
 
 // What is shown at once. A fast application reads it in the time in which the next one is shown.
@@ -576,7 +588,7 @@ bool ManagedMemory::show_on() {
     const Run all = run_of(*blocks, rest.first, State::kSame, rest.end - rest.first);
     const Run now = portion_of(*blocks, all);
     rest.first = now.end;
-    return access_->open(pages_of(*blocks, now), false);
+    return open(*blocks, now, false);
   }
   any_rest_ = false;
   return false;
@@ -594,8 +606,9 @@ ManagedMemory::Run ManagedMemory::run_to_write(Blocks& blocks, size_t at, size_t
 
 // `is_shown`: it can be read already. False: the system has refused.
 bool ManagedMemory::let_write(Blocks& blocks, Run run, bool is_shown) {
-  const PageAccess::Pages pages = pages_of(blocks, run);
-  if (!(is_shown ? access_->let_write(pages) : access_->open(pages, true))) return false;
+  const Part part = part_of(blocks, run);
+  if (!(is_shown ? blocks.gate->let_write(part.offset, part.bytes) : open(blocks, run, true)))
+    return false;
   note(blocks, run, State::kChanged);
   return true;
 }

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "client/link/input.h"
-#include "client/managed/page_access.h"
+#include "client/memory/dual_gate.h"
 #include "client/memory/dual_mapping.h"
 #include "client/stream/observers.h"
 #include "common/advice/range_advice.h"
@@ -102,14 +102,15 @@ class ManagedMemory {
   };
   static bool is_own_work();
 
-  // Once, before the first allocation. `is_eager`: all memory is fetched at a synchronisation after
+  // Once, before the first allocation. `faults` with kWrites, started: accesses that wait are
+  // messages; nullptr: signals. `is_eager`: all memory is fetched at a synchronisation after
   // which no work is left, and may then be used in system calls. Later work gets all of it back.
   // `ask_ahead`, if there is one: another thread is to call bring_ahead(). `ask_show`, if there is
   // one: a thread is to call show_on() until it says false. Both come under the lock.
   using AskAhead = std::function<void(uint64_t address)>;
   using AskShow = std::function<void()>;
-  void set_wire(std::unique_ptr<Wire> wire, std::unique_ptr<PageAccess> access,
-                bool is_eager = false, AskAhead ask_ahead = nullptr, AskShow ask_show = nullptr);
+  void set_wire(std::unique_ptr<Wire> wire, const UserFaults* faults, bool is_eager = false,
+                AskAhead ask_ahead = nullptr, AskShow ask_show = nullptr);
   bool has_wire();
   // With a wire: faults are signals.
   bool by_signals();
@@ -171,6 +172,7 @@ class ManagedMemory {
   };
   struct Blocks {
     Allocation memory;
+    std::unique_ptr<DualGate> gate;
     uint64_t block = 0;  // bytes of one
     std::vector<State> states;
     std::unique_ptr<std::byte[]> known;      // with extents: as they came; here alone it counts
@@ -192,8 +194,12 @@ class ManagedMemory {
 
   // All of these need mutex_.
   Blocks* find(uint64_t address);
-  static PageAccess::Pages pages_of(const Blocks& blocks, Run run);
-  static PageAccess::Pages all_of(const Blocks& blocks);
+  struct Part {
+    size_t offset, bytes;
+  };
+  static Part part_of(const Blocks& blocks, Run run);
+  static bool close(Blocks& blocks, Run run);
+  static bool open(Blocks& blocks, Run run, bool writable);
   static void note(Blocks& blocks, Run run, State state);
   bool begin(Blocks& blocks);
   bool let_write(Blocks& blocks, Run run, bool is_shown);
@@ -223,7 +229,7 @@ class ManagedMemory {
 
   Observers& observers_;
   std::unique_ptr<Wire> wire_;
-  std::unique_ptr<PageAccess> access_;
+  const UserFaults* faults_ = nullptr;
   AskAhead ask_ahead_;
   AskShow ask_show_;
   std::atomic<bool> is_eager_{false};

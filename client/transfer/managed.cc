@@ -245,9 +245,9 @@ void start(Session& session) {
     ManagedMemory::AskShow ask_show;
     if (by_messages) ask_show = [&state] { state.user_faults.wake(); };
     session.managed.set_wire(
-        std::make_unique<ChannelWire>(session),
-        by_messages ? access_by_messages(state.user_faults) : access_by_protection(), way.is_eager,
-        [&state](uint64_t address) { state.faults.post_ahead(address); }, std::move(ask_show));
+        std::make_unique<ChannelWire>(session), by_messages ? &state.user_faults : nullptr,
+        way.is_eager, [&state](uint64_t address) { state.faults.post_ahead(address); },
+        std::move(ask_show));
     if (by_messages) {  // a thread that lives as long as the process
       std::call_once(state.served,
                      [&session] { Thread([&session] { serve_faults(session); }).detach(); });

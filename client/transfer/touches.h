@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "client/hostmem/page_gate.h"
 #include "client/memory/address_map.h"
+#include "client/memory/page_gate.h"
 
 namespace fargpu::client {
 

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "client/managed/managed_memory.h"
-#include "client/managed/page_access.h"
 #include "client/memory/dual_mapping.h"
 #include "client/memory/user_faults.h"
 #include "client/object/context.h"
@@ -84,7 +83,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     ASSERT_TRUE(chunk_);
     worker_.resize(chunk_->bytes());
     memory_.set_wire(
-        std::make_unique<FakeWire>(*this), access(), is_eager_,
+        std::make_unique<FakeWire>(*this), reported(), is_eager_,
         [this](uint64_t address) { wanted_.push_back(address - base()); }, ask_show());
     ASSERT_EQ(add(0, uint64_t{8} << 20), CUDA_SUCCESS);
   }
@@ -93,8 +92,8 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
     for (const uint64_t address : added_) memory_.remove(address);
   }
   virtual ManagedMemory::AskShow ask_show() { return nullptr; }
-  std::unique_ptr<PageAccess> access() {
-    if (GetParam() == Way::kSignals) return access_by_protection();
+  const UserFaults* reported() {
+    if (GetParam() == Way::kSignals) return nullptr;
     // The thread lives as long as the process.
     static auto& faults = *new UserFaults(UserFaults::Mode::kWrites);
     static std::atomic<ManagedMemoryTest*> now;
@@ -112,7 +111,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
       }).detach();
       return true;
     }();
-    return access_by_messages(faults);
+    return &faults;
   }
   void serve(const UserFaults& faults, uint64_t address, bool is_write) {
     ++served_;
