@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "client/memory/page_gate.h"
+
 namespace fargpu::client {
 
 class BlockStates {
  public:
-  static constexpr size_t kBlock = size_t{64} << 10;
+  static constexpr size_t kBlock = PageGate::kBlock;
 
   struct Run {
     size_t first = 0, end = 0;

@@ -15,6 +15,9 @@ namespace fargpu::client {
 
 class PageGate {
  public:
+  // Of memory that is_moved(): what closes as a whole.
+  static constexpr size_t kBlock = size_t{64} << 10;
+
   virtual ~PageGate() = default;
   // The same memory elsewhere, always accessible for fargpu. If it is moved, that holds for closed
   // parts alone. The application may have unmapped the others, or may have its own there.
@@ -26,7 +29,7 @@ class PageGate {
   // From the first close() on it must stay open or be served. False: the system refuses, and
   // everything is open as before.
   virtual bool watch() = 0;
-  // How many of the bytes, from the first one on, are closed now: whole blocks (BlockStates).
+  // How many of the bytes, from the first one on, are closed now: whole blocks.
   virtual size_t close(size_t offset, size_t bytes) = 0;
   // Accesses that wait go on.
   virtual void open(size_t offset, size_t bytes) = 0;

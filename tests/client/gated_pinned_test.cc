@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/hostmem/gated_host.h"
+#include "client/memory/gated_host.h"
 #include "client/memory/reserve.h"
 
 namespace fargpu::client {

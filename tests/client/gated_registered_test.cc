@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "client/hostmem/block_states.h"
-#include "client/hostmem/gated_host.h"
+#include "client/memory/gated_host.h"
 
 namespace fargpu::client {
 namespace {

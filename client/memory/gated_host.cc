@@ -1,4 +1,4 @@
-#include "client/hostmem/gated_host.h"
+#include "client/memory/gated_host.h"
 
 #include <sys/mman.h>
 
@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "client/hostmem/block_states.h"
 #include "client/link/input.h"
 #include "client/memory/dual_gate.h"
 #include "client/memory/dual_mapping.h"
@@ -18,7 +17,7 @@
 namespace fargpu::client {
 namespace {
 
-constexpr size_t kBlock = BlockStates::kBlock;
+constexpr size_t kBlock = PageGate::kBlock;
 // Each takes four of the mappings that a process may have, 65530 by default.
 constexpr size_t kMostMoved = 4096;
 constexpr uint64_t kAlign = uint64_t{64} << 10;  // of pinned memory
