@@ -162,6 +162,7 @@ class Pages {
     pages::Agreement agreement;
     uint16_t context = 0;
     bool read_only = false;
+    bool is_new = true;  // nothing was sent yet, so no device code has it
     CUdeviceptr device_pointer = 0;
     std::map<size_t, size_t> gone{};  // begins and ends of unmapped parts that the system read
     std::unique_ptr<UnchangedFile> file{};  // without a gate, if nothing else can change it

@@ -149,7 +149,9 @@ CUresult Pages::look_at(uint64_t begin, uint64_t until, bool old,
       if (!blocks.is_open(run.first) && looks_at_closed_) changed_until_ = changed_until;
       if (from >= first && until_here <= end) blocks.compared(run, old);
     }
-    if (region.file != nullptr && end - first == bytes) region.file->was_seen();
+    if (end - first != bytes) continue;
+    region.is_new = false;
+    if (region.file != nullptr) region.file->was_seen();
   }
   return CUDA_SUCCESS;
 }

@@ -89,8 +89,10 @@ std::span<std::byte> Pages::sample(size_t bytes) {
 
 size_t Pages::collect_from(Region& region, const std::byte* memory, size_t from, size_t until,
                            const pages::Agreement::Visit& visit) {
-  return region.agreement.collect(memory, from, until, *runs_, visit, pages::Agreement::Gaps::kNone,
-                                  &late_);
+  using Gaps = pages::Agreement::Gaps;
+  return region.agreement.collect(memory, from, until, *runs_, visit,
+                                  region.is_new ? Gaps::kBehind : Gaps::kNone,
+                                  region.is_new ? nullptr : &late_);
 }
 
 size_t Pages::collect(Region& region, size_t from, size_t until,

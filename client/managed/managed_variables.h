@@ -16,8 +16,8 @@
 #include <mutex>
 #include <vector>
 
-#include "client/memory/dual_mapping.h"
 #include "client/managed/managed_memory.h"
+#include "client/memory/dual_mapping.h"
 
 namespace fargpu::client {
 

@@ -58,7 +58,7 @@ Mappings& mappings() {
 // All of these with the lock.
 bool make_file(Mappings& all, uint64_t bytes) {
   if (!all.file.valid())
-    all.file = descriptors::make([] { return ::memfd_create("fargpu-host", MFD_CLOEXEC); });
+    all.file = descriptors::make([] { return ::memfd_create("fargpu-mapped", MFD_CLOEXEC); });
   if (bytes <= all.file_bytes) return true;
   // Where files may not be as large, the system sends SIGXFSZ.
   struct rlimit most = {};

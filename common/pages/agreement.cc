@@ -11,6 +11,8 @@
 namespace fargpu::pages {
 namespace {
 
+constexpr size_t kHugePage = size_t{2} << 20;
+
 // Copies memory that others may write meanwhile. Each byte is read once and only the copy is used,
 // so this is no data race that ThreadSanitizer should report.
 void sample(std::byte* to, const std::byte* from, size_t bytes) {
@@ -120,6 +122,8 @@ Agreement::Agreement(uint64_t address, size_t bytes) : address_(address), bytes_
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
+  // Most of it is written when the region is sent for the first time.
+  if (bytes >= kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);
   agreed_ = static_cast<std::byte*>(memory);
 }
 
@@ -150,8 +154,10 @@ size_t Agreement::collect(const std::byte* memory, size_t from, size_t until, Ru
     size_t known = (address_ + from) % LateWords::kLine != 0 ? 1 : 0;
     for (size_t at = first_changed(now.data(), agreed, 0, bytes); at < bytes;
          at = first_changed(now.data(), agreed, at, bytes)) {
-      size_t end = gaps == Gaps::kInside ? end_with_gaps(now.data(), agreed, at, bytes)
-                                         : first_equal(now.data(), agreed, at, bytes);
+      size_t end = bytes;
+      if (gaps != Gaps::kBehind)
+        end = gaps == Gaps::kInside ? end_with_gaps(now.data(), agreed, at, bytes)
+                                    : first_equal(now.data(), agreed, at, bytes);
       if (late != nullptr) end = end_at_line(address_ + from, at, end);
       if (late != nullptr && is_alone(address_ + from, now.data(), agreed, at, end, known, bytes)) {
         if (late->full()) return from + at;

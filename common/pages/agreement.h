@@ -46,9 +46,10 @@ class Agreement {
   // The present contents of a changed piece: called with its address and its bytes, at most kPage
   // of them.
   using Visit = std::function<void(uint64_t address, std::span<const std::byte>)>;
-  // Whether a run may hold bytes that were not changed between others that were: words of which a
-  // byte each was changed are one run then. Only for an end that takes them by merge().
-  enum class Gaps { kNone, kInside };
+  // Whether a run may hold bytes that were not changed: between others that were, so that words of
+  // which a byte each was changed are one run, for an end that takes them by merge(); or also
+  // behind them, up to the end of the piece, if nobody can have changed them at the other end.
+  enum class Gaps { kNone, kInside, kBehind };
   // Writes what `memory` (the region's first byte, at this end) has in [from, until), offsets in
   // the region, and the agreement has not; from then on it is agreed. Returns the offset where it
   // stopped: `until`, or less when there was no room left. `late`: takes words that may be flags
@@ -77,7 +78,7 @@ class Agreement {
 
   uint64_t address_ = 0;
   size_t bytes_ = 0;
-  std::byte* agreed_ = nullptr;  // anonymous memory: pages that were never changed take none
+  std::byte* agreed_ = nullptr;  // anonymous memory: parts that were never changed take none
 };
 
 }  // namespace fargpu::pages

@@ -55,6 +55,18 @@ TEST_F(PagesTest, ADevicesWordSurvivesAPushOfItsPage) {
   EXPECT_EQ(host_, worker_.memory());
 }
 
+TEST_F(PagesTest, ForTheFirstTimePagesAreSentAsAWhole) {
+  for (size_t i = 0; i < kBytes; i += 4) host_[i] = 1_b;
+  ASSERT_EQ(work(), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.memory(), host_);
+  EXPECT_LE(worker_.pushed_at().size(), 2 * kBytes / 256) << "not each word by itself";
+  EXPECT_LE(worker_.pushed(), kBytes);
+  const size_t before = worker_.pushed();
+  host_[4] = host_[8] = 2_b;
+  ASSERT_EQ(work(), CUDA_SUCCESS);
+  EXPECT_EQ(worker_.pushed(), before + 2) << "by now the device may have written what lies between";
+}
+
 TEST_F(PagesTest, WhatIsReadOnlyIsSentAndNeverWritten) {
   ASSERT_TRUE(pages_.remove(address()));
   ASSERT_EQ(pages_.add(
@@ -209,6 +221,7 @@ TEST_F(PagesTest, AMemoryThatChangesAllTheTimeIsSentAllTheSame) {
 // A kernel that waits for the flag may run while the worker writes.
 TEST_F(PagesTest, AWordAloneInItsLineGoesLast) {
   const size_t line = (4096 - address() % 4096) % 4096 + 64;  // all of it in one page
+  work();
   for (size_t at = line + 64; at < line + 160; ++at) host_[at] = 1_b;
   host_[line + 4] = host_[line + 640] = 1_b;
   work();

@@ -169,6 +169,26 @@ class AgreementTest : public testing::Test {
   Agreement host_agreed_{kAddress, kBytes}, worker_agreed_{kAddress, kBytes};
 };
 
+TEST_F(AgreementTest, ARunMayGoOnToTheEndOfItsPiece) {
+  const size_t piece = Agreement::kPage - kAddress % Agreement::kPage;  // the first one
+  host_[5] = std::byte{1};
+  host_[piece + Agreement::kPage + 7] = std::byte{2};
+  RunWriter runs(1u << 20);
+  host_agreed_.collect(host_.data(), 0, kBytes - 1, runs, {}, Agreement::Gaps::kBehind);
+  RunReader reader(runs.bytes());
+  auto run = reader.next();
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->address, kAddress + 5);
+  EXPECT_EQ(run->data.size(), piece - 5);
+  run = reader.next();
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->address, kAddress + piece + Agreement::kPage + 7) << "one piece was not changed";
+  EXPECT_EQ(run->address + run->data.size(),
+            std::min<uint64_t>(kAddress + kBytes - 1, kAddress + piece + 2 * Agreement::kPage));
+  EXPECT_FALSE(reader.next());
+  EXPECT_EQ(push(), 0u) << "all of it is agreed";
+}
+
 TEST_F(AgreementTest, OnlyChangedBytesTravel) {
   EXPECT_EQ(push(), 0u);  // both begin with zeros
   host_[5] = std::byte{1};
