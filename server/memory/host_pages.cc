@@ -117,9 +117,10 @@ CUresult HostPages::enroll(uint64_t address, uint64_t bytes, unsigned flags,
   CUresult result = CUDA_SUCCESS;
   (void)each_block(address, bytes, [&](Blocks::iterator entry) {
     auto& [at, block] = *entry;
-    if (++block.registered == 1 &&
-        ::mprotect(pointer(at), block.bytes, PROT_READ | PROT_WRITE) != 0)
+    if (++block.registered != 1) return CUDA_SUCCESS;
+    if (::mprotect(pointer(at), block.bytes, PROT_READ | PROT_WRITE) != 0)
       result = CUDA_ERROR_OUT_OF_MEMORY;
+    ::madvise(pointer(at), block.bytes, MADV_HUGEPAGE);
     return CUDA_SUCCESS;
   });
   void* const memory = pointer(address);
@@ -217,8 +218,14 @@ CUresult HostPages::map_paid(uint64_t address, uint64_t bytes, uint16_t context,
   } catch (const std::bad_alloc&) {
   }
   if (result == CUDA_SUCCESS) {
-    // What the last region had there.
-    std::memset(pointer(address), 0, bytes);
+    // What the last region had there, in pages that another one has as well.
+    (void)each_block(address, bytes, [&](Blocks::iterator entry) {
+      const auto& [at, block] = *entry;
+      const uint64_t from = std::max(at, address),
+                     end = std::min(at + block.bytes, address + bytes);
+      if (block.registered > 1) std::memset(pointer(from), 0, end - from);
+      return CUDA_SUCCESS;
+    });
     region.context = context;
   } else if (is_new) {
     regions_.erase(found);
