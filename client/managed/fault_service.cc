@@ -29,10 +29,7 @@ void say_why(uint64_t address, CUresult why) {
 }  // namespace
 
 void FaultService::start() {
-  std::lock_guard lock(mutex_);
-  if (started_) return;
   Thread([this] { run(); }).detach();
-  started_ = true;
 }
 
 CUresult FaultService::ask(uint64_t address, bool is_write) {

@@ -22,7 +22,7 @@ class ManagedMemory;
 class FaultService {
  public:
   explicit FaultService(ManagedMemory& memory) : memory_(memory) {}
-  // Does nothing but at the first call.
+  // Once, before everything else.
   void start();
   // Returns when it has been done.
   CUresult ask(uint64_t address, bool is_write);
@@ -48,7 +48,6 @@ class FaultService {
   // Guarded by mutex_.
   std::deque<Request> requests_;
   std::deque<uint64_t> wanted_;
-  bool started_ = false;
 };
 
 }  // namespace fargpu::client

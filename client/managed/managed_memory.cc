@@ -40,22 +40,11 @@ bool ManagedMemory::is_own_work() { return own_work; }
 void ManagedMemory::set_wire(std::unique_ptr<Wire> wire, const UserFaults* faults, bool is_eager,
                              AskAhead ask_ahead, AskShow ask_show) {
   std::lock_guard lock(mutex_);
-  if (wire_ != nullptr) return;
   wire_ = std::move(wire);
   faults_ = faults;
   ask_ahead_ = std::move(ask_ahead);
   ask_show_ = std::move(ask_show);
   is_eager_.store(is_eager, std::memory_order_relaxed);
-}
-
-bool ManagedMemory::has_wire() {
-  std::lock_guard lock(mutex_);
-  return wire_ != nullptr;
-}
-
-bool ManagedMemory::by_signals() {
-  std::lock_guard lock(mutex_);
-  return faults_ == nullptr;
 }
 
 CUresult ManagedMemory::add(const Allocation& allocation) {

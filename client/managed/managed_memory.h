@@ -55,7 +55,7 @@ class ManagedMemory {
   struct Allocation {
     uint64_t address = 0;
     uint64_t bytes = 0;                    // whole pages
-    const DualMapping* mapping = nullptr;  // in which it lies
+    const DualMapping* mapping = nullptr;  // in which it lies, and which stays where it is
     Context* context = nullptr;            // in which it was made
     Attachment attachment = Attachment::kGlobal;
     advice::RangeAdvice advice{};
@@ -111,9 +111,8 @@ class ManagedMemory {
   using AskShow = std::function<void()>;
   void set_wire(std::unique_ptr<Wire> wire, const UserFaults* faults, bool is_eager = false,
                 AskAhead ask_ahead = nullptr, AskShow ask_show = nullptr);
-  bool has_wire();
-  // With a wire: faults are signals.
-  bool by_signals();
+  // Faults are signals.
+  bool by_signals() const { return faults_ == nullptr; }
 
   // Some block is not away, or will not be soon.
   bool any_here() const { return any_here_.load(std::memory_order_relaxed); }

@@ -17,7 +17,7 @@ struct ManagedState {
   Arenas arenas;
   FaultService faults{memory};
   UserFaults user_faults{UserFaults::Mode::kWrites};
-  std::once_flag served;  // their thread runs
+  std::once_flag started;
   ManagedVariables variables{memory, faults};
 };
 

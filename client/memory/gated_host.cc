@@ -459,6 +459,4 @@ bool GatedHost::next(Wanted* wanted) {
   return true;
 }
 
-void GatedHost::retry(uint64_t address) { moves_.retry(page_of(address), kPageBytes); }
-
 }  // namespace fargpu::client

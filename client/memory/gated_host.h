@@ -60,8 +60,6 @@ class GatedHost {
     bool all = false;  // of the memory that begins there, which must then stay open
   };
   bool next(Wanted* wanted);
-  // Registered memory: nobody has the address. Whoever waits for it tries again.
-  void retry(uint64_t address);
   // Another thread takes what the system reports of registered memory, when moves().wait() has
   // returned: what comes of it without a fetch is done here. It takes no lock that is held for long
   // and allocates nothing: whoever unmaps memory waits for it, perhaps with a lock of the C

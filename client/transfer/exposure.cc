@@ -68,8 +68,7 @@ CUresult expose(Session& session, const Region& region, uint64_t* device_pointer
     // The worker need not look for what device code has written.
     if (region.read_only() && session.knows(schema::op_fgPagesOnDemand))
       (void)wire::fgPagesOnDemand(session, context->wire_id, region.base, 1);
-    auto found = is_registered(region) ? registered_gate(session, region)
-                                       : session.gated_host.gate(region.base);
+    auto found = gate_of(session, region);
     if (found == nullptr || !found->watch()) return nullptr;
     if (region.read_only() ||
         wire::fgPagesOnDemand(session, context->wire_id, region.base, 1) == CUDA_SUCCESS)

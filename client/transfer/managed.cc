@@ -234,10 +234,11 @@ void serve_faults(Session& session) {
   }
 }
 
+// Its threads live as long as the process.
 void start(Session& session) {
   ManagedState& state = *session.managed_state;
-  state.faults.start();
-  if (!session.managed.has_wire()) {
+  std::call_once(state.started, [&] {
+    state.faults.start();
     // What is wrong was an error when the process connected.
     const auto chosen = choose_managed_way();
     const ManagedWay way = chosen.ok() ? *chosen : ManagedWay{};
@@ -248,11 +249,8 @@ void start(Session& session) {
         std::make_unique<ChannelWire>(session), by_messages ? &state.user_faults : nullptr,
         way.is_eager, [&state](uint64_t address) { state.faults.post_ahead(address); },
         std::move(ask_show));
-    if (by_messages) {  // a thread that lives as long as the process
-      std::call_once(state.served,
-                     [&session] { Thread([&session] { serve_faults(session); }).detach(); });
-    }
-  }
+    if (by_messages) Thread([&session] { serve_faults(session); }).detach();
+  });
   if (session.managed.by_signals()) install_fault_handler();
 }
 

@@ -28,7 +28,7 @@ void elsewhere(const Region& region, Visit&& visit) {
 
 void* allocate_here(Session& session, size_t bytes, unsigned flags) {
   if ((flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0 && comes_when_touched(session)) {
-    void* const memory = allocate_touched(session, bytes);
+    void* const memory = session.gated_host.allocate(bytes);
     if (memory != nullptr) return memory;
   }
   return allocate_host(bytes);

@@ -119,16 +119,16 @@ void serve(Session& session) {
     ++turns;
     faults.wait(next_look);
     begin_turn();
-    for (const UserFaults::Access& access : faults.take(found)) {
-      if (session.pages.bring(access.address) == CUDA_ERROR_NOT_MAPPED)
-        faults.retry(page_of(access.address), kPageBytes);
-    }
+    const auto bring = [&session](uint64_t address, const UserFaults& from) {
+      if (session.pages.bring(address) == CUDA_ERROR_NOT_MAPPED)
+        from.retry(page_of(address), kPageBytes);
+    };
+    for (const UserFaults::Access& access : faults.take(found)) bring(access.address, faults);
     for (GatedHost::Wanted wanted; session.gated_host.next(&wanted);) {
-      if (wanted.all) {
+      if (wanted.all)
         (void)session.pages.keep_open(wanted.address);
-      } else if (session.pages.bring(wanted.address) == CUDA_ERROR_NOT_MAPPED) {
-        session.gated_host.retry(wanted.address);
-      }
+      else
+        bring(wanted.address, session.gated_host.moves());
     }
     keep_stacks_open(session);
     ++turns;
@@ -181,20 +181,14 @@ bool comes_when_touched(const Session& session) {
          session.knows(schema::op_fgPagesOnDemand) && session.knows(schema::op_fgPagesFetchPart);
 }
 
-void* allocate_touched(Session& session, size_t bytes) {
-  void* const memory = session.gated_host.allocate(bytes);
-  if (memory != nullptr) start_serving(session);
-  return memory;
-}
-
-std::shared_ptr<PageGate> registered_gate(Session& session, const Region& region) {
-  if (!comes_when_touched(session)) return nullptr;
-  auto gate = session.gated_host.gate(region.base);
+std::shared_ptr<PageGate> gate_of(Session& session, const Region& region) {
+  auto gate = comes_when_touched(session) ? session.gated_host.gate(region.base) : nullptr;
   if (gate == nullptr) return nullptr;
+  start_serving(session);
+  if (!gate->is_moved()) return gate;
   show_to_children();
   std::call_once(session.reports_are_taken,
                  [&session] { Thread([&session] { take_reports(session); }).detach(); });
-  start_serving(session);
   return gate;
 }
 

@@ -18,10 +18,9 @@ class Session;
 // Whether the session's mapped memory may come so. Memory that other sessions mirror, too, comes
 // with every synchronisation.
 bool comes_when_touched(const Session& session);
-// Such memory, whose accesses are served; nullptr: there is none.
-void* allocate_touched(Session& session, size_t bytes);
-// The gate of registered memory that gets a mirror, for Pages; nullptr: it comes as a whole.
-std::shared_ptr<PageGate> registered_gate(Session& session, const Region& region);
+// The gate of memory that gets a mirror, whose accesses are served, for Pages; nullptr: it comes as
+// a whole.
+std::shared_ptr<PageGate> gate_of(Session& session, const Region& region);
 // Before bytes from this address on are read or written here, or by an adapter: pinned and
 // registered memory that they belong to comes with every synchronisation from now on.
 CUresult keep_open(Session& session, uint64_t address, uint64_t bytes);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <list>
 #include <thread>
 
 #include "client/managed/fault_service.h"
@@ -451,16 +452,16 @@ TEST_P(ManagedMemoryTest, NeighboursAreApart) {
 TEST_P(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
   if (GetParam() == Way::kMessages) GTEST_SKIP() << "no mapping is split";
   // Every second block of many allocations: more states than the system has mappings.
-  std::vector<DualMapping> chunks;
+  std::list<DualMapping> chunks;
   for (int i = 0; i < 24; ++i) {
-    auto chunk = DualMapping::make(uint64_t{256} << 20);
-    ASSERT_TRUE(chunk);
-    ASSERT_EQ(memory_.add({.address = chunk->address(),
-                           .bytes = chunk->bytes(),
-                           .mapping = &*chunk,
+    auto made = DualMapping::make(uint64_t{256} << 20);
+    ASSERT_TRUE(made);
+    const DualMapping& chunk = chunks.emplace_back(std::move(*made));
+    ASSERT_EQ(memory_.add({.address = chunk.address(),
+                           .bytes = chunk.bytes(),
+                           .mapping = &chunk,
                            .context = &context_}),
               CUDA_SUCCESS);
-    chunks.push_back(std::move(*chunk));
   }
   work();
   finish();
