@@ -24,7 +24,11 @@ CUresult AddressSpace::reserve(uint64_t bytes, uint64_t alignment, uint64_t want
   if (alignment > (uint64_t{1} << 40)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex_);
   uint64_t start = 0;
-  if (wanted != 0 && wanted % alignment == 0) start = reserve_at(wanted, bytes);
+  if (wanted != 0 && wanted % alignment == 0) {
+    clear_own(wanted, wanted + bytes);
+    start = reserve_at(wanted, bytes);
+    if (start != 0) take_behind(start + bytes);
+  }
   if (start == 0) {
     const uint64_t candidate = (next_ + alignment - 1) & ~(alignment - 1);
     start = reserve_at(candidate, bytes);
@@ -45,7 +49,20 @@ CUresult AddressSpace::free(uint64_t address, uint64_t bytes) {
   if (inside != mappings_.end() && inside->first < address + bytes) return CUDA_ERROR_INVALID_VALUE;
   unreserve(address, bytes);
   reserved_.erase(it);
+  clear_own(address + bytes, address + bytes + 1);
   return CUDA_SUCCESS;
+}
+
+void AddressSpace::take_behind(uint64_t end) {
+  if (reserve_at(end, kMappingGranularity) != 0) own_.insert(end);
+}
+
+void AddressSpace::clear_own(uint64_t begin, uint64_t end) {
+  auto at = own_.lower_bound(begin - std::min(begin, kMappingGranularity - 1));
+  while (at != own_.end() && *at < end) {
+    unreserve(*at, kMappingGranularity);
+    at = own_.erase(at);
+  }
 }
 
 CUresult AddressSpace::map(uint64_t address, uint64_t bytes, uint64_t offset,

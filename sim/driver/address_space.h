@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace fargpu::sim {
@@ -43,12 +44,17 @@ class AddressSpace {
     std::shared_ptr<PhysicalMemory> memory;
   };
   bool whole_mappings(uint64_t address, uint64_t bytes) const;
+  // A driver has memory of its own behind addresses that it was asked for, if they are free. What
+  // it is asked for later goes before.
+  void take_behind(uint64_t end);
+  void clear_own(uint64_t begin, uint64_t end);
 
   AllocationMap& allocations_;
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t> reserved_;  // address -> bytes
   std::map<uint64_t, Mapping> mappings_;
-  uint64_t next_;  // where the next reservation is tried
+  std::set<uint64_t> own_;  // each has kMappingGranularity bytes
+  uint64_t next_;           // where the next reservation is tried
 };
 
 }  // namespace fargpu::sim
