@@ -2,6 +2,7 @@
 // has returned, all streams and all threads see the bytes, and what was in the stream before has
 // ended.
 // sim: FARGPU_SIM_JITTER=4000
+// again: FARGPU_SPIN=2ms
 #include <atomic>
 #include <thread>
 
