@@ -7,7 +7,7 @@ namespace fargpu::client {
 uint64_t Arenas::chunk_bytes(uint64_t bytes) {
   constexpr uint64_t kMost = uint64_t{1} << 46;
   if (bytes > kMost) return 0;
-  return (bytes + DualMapping::kGranule - 1) / DualMapping::kGranule * DualMapping::kGranule;
+  return (bytes + kManagedGranule - 1) / kManagedGranule * kManagedGranule;
 }
 
 std::optional<Arenas::Allocated> Arenas::take_from(Arena& arena, uint64_t bytes) {

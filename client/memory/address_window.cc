@@ -4,18 +4,14 @@
 
 namespace fargpu::client {
 
-std::optional<uint64_t> AddressWindow::take(uint64_t bytes, uint64_t align) {
-  for (auto found = by_bytes_.lower_bound({bytes, 0}); found != by_bytes_.end(); ++found) {
-    const auto [size, hole] = *found;
-    const uint64_t skipped = (align - hole % align) % align;
-    if (skipped > size - bytes) continue;
-    by_bytes_.erase(found);
-    holes_.erase(hole);
-    if (skipped != 0) add(hole, skipped);
-    if (size > skipped + bytes) add(hole + skipped + bytes, size - skipped - bytes);
-    return hole + skipped;
-  }
-  return std::nullopt;
+std::optional<uint64_t> AddressWindow::take(uint64_t bytes) {
+  const auto found = by_bytes_.lower_bound({bytes, 0});
+  if (found == by_bytes_.end()) return std::nullopt;
+  const auto [size, address] = *found;
+  by_bytes_.erase(found);
+  holes_.erase(address);
+  if (size > bytes) add(address + bytes, size - bytes);
+  return address;
 }
 
 void AddressWindow::give_back(uint64_t address, uint64_t bytes) {

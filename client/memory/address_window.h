@@ -18,8 +18,8 @@ class AddressWindow {
   }
 
   bool contains(uint64_t address) const { return address >= begin_ && address < end_; }
-  // `bytes` > 0, at a multiple of `align`; nullopt: no hole is large enough.
-  std::optional<uint64_t> take(uint64_t bytes, uint64_t align = 1);
+  // `bytes` > 0; nullopt: no hole is large enough.
+  std::optional<uint64_t> take(uint64_t bytes);
   // The result of take(), with the same size.
   void give_back(uint64_t address, uint64_t bytes);
 

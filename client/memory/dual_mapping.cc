@@ -117,9 +117,9 @@ std::optional<DualMapping> DualMapping::make_with(uint64_t bytes, Map&& map) {
   return made;
 }
 
-std::optional<DualMapping> DualMapping::make(uint64_t bytes, uint64_t align) {
+std::optional<DualMapping> DualMapping::make(AddressUse use, uint64_t bytes) {
   return make_with(bytes, [&](int file, off_t offset) {
-    return place_host(bytes, align, [&](uint64_t address) {
+    return place_host(use, bytes, [&](uint64_t address) {
       return map_exactly(as_pointer(address), bytes, PROT_NONE, kFlags, file, offset);
     });
   });

@@ -16,11 +16,9 @@ namespace fargpu::client {
 
 class DualMapping {
  public:
-  static constexpr uint64_t kGranule = uint64_t{2} << 20;
-
-  // Whole pages, at addresses of the window for host memory (reserve.h). nullopt: there is no
-  // memory, or no address is free.
-  static std::optional<DualMapping> make(uint64_t bytes, uint64_t align = kGranule);
+  // Whole pages, at addresses of the window for this use (reserve.h). nullopt: there is no memory,
+  // or no address is free.
+  static std::optional<DualMapping> make(AddressUse use, uint64_t bytes);
   // The same at `address`. nullopt also where something lies there already.
   static std::optional<DualMapping> make_at(uint64_t address, uint64_t bytes);
   DualMapping(DualMapping&& other) noexcept { swap(other); }

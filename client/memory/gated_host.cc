@@ -20,7 +20,6 @@ namespace {
 constexpr size_t kBlock = PageGate::kBlock;
 // Each takes four of the mappings that a process may have, 65530 by default.
 constexpr size_t kMostMoved = 4096;
-constexpr uint64_t kAlign = uint64_t{64} << 10;  // of pinned memory
 
 }  // namespace
 
@@ -309,7 +308,7 @@ void* GatedHost::allocate(size_t bytes) {
     std::lock_guard lock(mutex_);
     if (pinned_ >= kMostPinned) return nullptr;
   }
-  auto mapping = DualMapping::make(page_from(bytes), kAlign);
+  auto mapping = DualMapping::make(AddressUse::kPinned, page_from(bytes));
   if (!mapping) return nullptr;
   const uint64_t address = mapping->address();
   void* const memory = as_pointer(address);

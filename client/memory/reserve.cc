@@ -22,15 +22,15 @@ namespace {
 
 // Far below the heap, stacks and libraries of a 47-bit process, far above those of a worker (which
 // begin at a third of the address space, server/handover/child_process.cc) and a fixed-address
-// program. Where in it a process begins is random, so that a worker which has inherited or mapped
-// something there does not clash with every client.
+// program. Where in a window a process begins is random, so that a worker which has inherited or
+// mapped something there does not clash with every client.
 #if defined(__SANITIZE_THREAD__)
 // Those are not ThreadSanitizer's to give. It leaves the program half a TiB above zero.
-constexpr uint64_t kWindow = 0x20'0000'0000;
-constexpr uint64_t kWindowBytes = uint64_t{3} << 37;
+constexpr uint64_t kPinnedWindow = 0x20'0000'0000, kManagedWindow = 0x60'0000'0000;
+constexpr uint64_t kWindowBytes = uint64_t{1} << 37;
 #else
-constexpr uint64_t kWindow = 0x3800'0000'0000;
-constexpr uint64_t kWindowBytes = uint64_t{1} << 43;
+constexpr uint64_t kPinnedWindow = 0x3800'0000'0000, kManagedWindow = 0x3c00'0000'0000;
+constexpr uint64_t kWindowBytes = uint64_t{1} << 42;
 #endif
 
 // Both are never destroyed: calls come until the very end of the process.
@@ -43,24 +43,29 @@ Reservations& reservations() {
   return made;
 }
 
-struct HostWindow {
+struct Window {
+  const uint64_t step;  // begins of allocations
   std::mutex mutex;
   AddressWindow free;          // guarded by mutex
   std::set<uint64_t> retired;  // allocations that live; guarded by mutex
-};
-HostWindow& host_window() {
-  static auto& made = *[] {
-    constexpr uint64_t kBegins = uint64_t{1} << 21;
-    std::random_device random;
-    const uint64_t begin = kWindow + random() % (kWindowBytes / 2 / kBegins) * kBegins;
-    return new HostWindow{{}, AddressWindow(begin, kWindow + kWindowBytes), {}};
-  }();
-  return made;
-}
 
-// What an allocation takes of the window: with a gap behind it, so that no two touch.
-constexpr uint64_t kStep = uint64_t{1} << 16;
-uint64_t taken_for(uint64_t bytes) { return (bytes + kStep - 1) / kStep * kStep + kStep; }
+  // What an allocation takes: with a gap behind it, so that no two touch.
+  uint64_t taken_for(uint64_t bytes) const { return (bytes + step - 1) / step * step + step; }
+};
+Window* new_window(uint64_t start, uint64_t step) {
+  constexpr uint64_t kBegins = uint64_t{1} << 21;
+  std::random_device random;
+  const uint64_t begin = start + random() % (kWindowBytes / 2 / kBegins) * kBegins;
+  return new Window{step, {}, AddressWindow(begin, start + kWindowBytes), {}};
+}
+Window& window_for(AddressUse use) {
+  static auto& pinned = *new_window(kPinnedWindow, uint64_t{1} << 16);
+  static auto& managed = *new_window(kManagedWindow, kManagedGranule);
+  return use == AddressUse::kPinned ? pinned : managed;
+}
+Window& window_around(uint64_t address) {
+  return window_for(address < kManagedWindow ? AddressUse::kPinned : AddressUse::kManaged);
+}
 
 void unmap(const PageCounts::Range& range) {
   ::munmap(reinterpret_cast<void*>(range.begin), range.end - range.begin);
@@ -114,9 +119,10 @@ void* allocate_host(size_t bytes, int descriptor) {
   const int kind = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   const uint64_t length = page_from(bytes);
   if (length < bytes) return nullptr;
-  const uint64_t placed = place_host(length, kStep, [&](uint64_t address) {
+  const auto map = [&](uint64_t address) {
     return map_exactly(as_pointer(address), length, PROT_READ | PROT_WRITE, kind, descriptor);
-  });
+  };
+  const uint64_t placed = place_host(AddressUse::kPinned, length, map);
   if (placed != 0) return as_pointer(placed);
   void* anywhere = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, kind, descriptor, 0);
   return anywhere == MAP_FAILED ? nullptr : anywhere;
@@ -128,14 +134,14 @@ void free_host(void* memory, size_t bytes) {
   unplace_host(reinterpret_cast<uint64_t>(memory), length);
 }
 
-uint64_t place_host(uint64_t bytes, uint64_t align, const std::function<bool(uint64_t)>& map) {
+uint64_t place_host(AddressUse use, uint64_t bytes, const std::function<bool(uint64_t)>& map) {
   if (bytes >= kWindowBytes) return 0;
-  HostWindow& window = host_window();
+  Window& window = window_for(use);
   for (int attempt = 0; attempt < 64; ++attempt) {
     std::optional<uint64_t> address;
     {
       std::lock_guard lock(window.mutex);
-      address = window.free.take(taken_for(bytes), align);
+      address = window.free.take(window.taken_for(bytes));
     }
     if (!address) break;
     // Where something else lies, the addresses are not given back.
@@ -145,16 +151,17 @@ uint64_t place_host(uint64_t bytes, uint64_t align, const std::function<bool(uin
 }
 
 void unplace_host(uint64_t address, uint64_t bytes) {
-  HostWindow& window = host_window();
+  Window& window = window_around(address);
   std::lock_guard lock(window.mutex);
   if (window.retired.erase(address) != 0 || !window.free.contains(address)) return;
-  window.free.give_back(address, taken_for(bytes));
+  window.free.give_back(address, window.taken_for(bytes));
 }
 
 void retire_addresses(const void* memory) {
-  HostWindow& window = host_window();
+  const auto address = reinterpret_cast<uint64_t>(memory);
+  Window& window = window_around(address);
   std::lock_guard lock(window.mutex);
-  window.retired.insert(reinterpret_cast<uint64_t>(memory));
+  window.retired.insert(address);
 }
 
 bool readable(const void* address) {

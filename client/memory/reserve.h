@@ -23,10 +23,13 @@ void release_reserved(uint64_t address, size_t bytes);
 // of memory of this process's own.
 void* allocate_host(size_t bytes, int descriptor = -1);
 void free_host(void* memory, size_t bytes);
-// Addresses of the window, a multiple of `align`, at which map() succeeds; 0: there are none. Any
-// whole pages.
-uint64_t place_host(uint64_t bytes, uint64_t align, const std::function<bool(uint64_t)>& map);
-// What lay there is unmapped. Nothing is done for addresses outside of the window.
+// Managed memory is device memory in the worker, whose driver puts memory of its own near addresses
+// that it was asked for. So each has a window.
+enum class AddressUse : uint8_t { kPinned, kManaged };
+inline constexpr uint64_t kManagedGranule = uint64_t{2} << 20;  // where it may begin
+// Addresses of the window at which map() succeeds; 0: there are none. Any whole pages.
+uint64_t place_host(AddressUse use, uint64_t bytes, const std::function<bool(uint64_t)>& map);
+// What lay there is unmapped. Nothing is done for addresses outside of the windows.
 void unplace_host(uint64_t address, uint64_t bytes);
 // The worker has something else at the addresses of this memory, or may keep it for longer than it
 // is allocated here: they are not given out again.

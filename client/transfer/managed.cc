@@ -117,8 +117,8 @@ bool is_managed(const Endpoint& end) {
 // Addresses in the worker: `wanted` where its driver gives these, or 0: any.
 CUresult reserve_in_worker(Session& session, const Context& context, uint64_t bytes,
                            CUdeviceptr wanted, CUdeviceptr* given) {
-  return wire::cuMemAddressReserve(session, context.wire_id, given, bytes, DualMapping::kGranule,
-                                   wanted, 0);
+  return wire::cuMemAddressReserve(session, context.wire_id, given, bytes, kManagedGranule, wanted,
+                                   0);
 }
 
 void unreserve_in_worker(Session& session, const Context& context, CUdeviceptr given,
@@ -171,7 +171,7 @@ CUresult place_chunk(Session& session, const Context& context, uint64_t bytes,
   constexpr int kTriesHere = 4, kTriesThere = 16;
   CUdeviceptr given = 0;
   for (int attempt = 0; attempt < kTriesHere; ++attempt) {
-    *chunk = DualMapping::make(bytes);
+    *chunk = DualMapping::make(AddressUse::kManaged, bytes);
     if (!*chunk) return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t wanted = (*chunk)->address();
     const CUresult result = reserve_in_worker(session, context, bytes, wanted, &given);

@@ -138,7 +138,7 @@ class ManagedVariablesTest : public ManagedMemoryTest {
  protected:
   void SetUp() override {
     ManagedMemoryTest::SetUp();
-    const auto chunk = DualMapping::make(DualMapping::kGranule);
+    const auto chunk = DualMapping::make(AddressUse::kManaged, kManagedGranule);
     ASSERT_TRUE(chunk);
     pages_ = chunk->address();
   }
@@ -454,7 +454,7 @@ TEST_P(ManagedMemoryTest, MoreBlocksInTurnThanThereAreMappings) {
   // Every second block of many allocations: more states than the system has mappings.
   std::list<DualMapping> chunks;
   for (int i = 0; i < 24; ++i) {
-    auto made = DualMapping::make(uint64_t{256} << 20);
+    auto made = DualMapping::make(AddressUse::kManaged, uint64_t{256} << 20);
     ASSERT_TRUE(made);
     const DualMapping& chunk = chunks.emplace_back(std::move(*made));
     ASSERT_EQ(memory_.add({.address = chunk.address(),
@@ -478,12 +478,12 @@ int open_descriptors() {
 }
 
 TEST(DualMapping, ChunksShareADescriptor) {
-  const auto first = DualMapping::make(DualMapping::kGranule);
+  const auto first = DualMapping::make(AddressUse::kManaged, kManagedGranule);
   ASSERT_TRUE(first);
   const int before = open_descriptors();
   std::vector<DualMapping> chunks;
   for (int i = 0; i < 50; ++i) {
-    auto chunk = DualMapping::make(2 * DualMapping::kGranule);
+    auto chunk = DualMapping::make(AddressUse::kManaged, 2 * kManagedGranule);
     ASSERT_TRUE(chunk);
     std::byte* const begin = chunk->local(chunk->address());
     EXPECT_EQ(*begin, std::byte{0});
@@ -494,9 +494,9 @@ TEST(DualMapping, ChunksShareADescriptor) {
   EXPECT_EQ(*first->local(first->address()), std::byte{0});
   // What is given back is zero again.
   chunks.clear();
-  const auto again = DualMapping::make(100 * DualMapping::kGranule);
+  const auto again = DualMapping::make(AddressUse::kManaged, 100 * kManagedGranule);
   ASSERT_TRUE(again);
-  for (uint64_t at = 0; at < again->bytes(); at += DualMapping::kGranule)
+  for (uint64_t at = 0; at < again->bytes(); at += kManagedGranule)
     EXPECT_EQ(*again->local(again->address() + at), std::byte{0});
 }
 
@@ -506,9 +506,9 @@ TEST(DualMapping, FilesMayNotBeSoLarge) {
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
   const struct rlimit small = {1 << 20, usual.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_FALSE(DualMapping::make(uint64_t{1} << 35));
+  EXPECT_FALSE(DualMapping::make(AddressUse::kManaged, uint64_t{1} << 35));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
-  EXPECT_TRUE(DualMapping::make(uint64_t{1} << 35));
+  EXPECT_TRUE(DualMapping::make(AddressUse::kManaged, uint64_t{1} << 35));
 }
 
 }  // namespace

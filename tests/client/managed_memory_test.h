@@ -79,7 +79,7 @@ class ManagedMemoryTest : public testing::TestWithParam<Way> {
       if (const Status status = UserFaults::probe(UserFaults::Mode::kWrites); !status.ok())
         GTEST_SKIP() << "the system does not let this process serve faults: " << status.message();
     }
-    chunk_ = DualMapping::make(uint64_t{16} << 20);
+    chunk_ = DualMapping::make(AddressUse::kManaged, uint64_t{16} << 20);
     ASSERT_TRUE(chunk_);
     worker_.resize(chunk_->bytes());
     memory_.set_wire(

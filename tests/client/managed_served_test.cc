@@ -342,7 +342,7 @@ TEST_P(PortionsTest, WhatIsWrittenInTheRestStaysWritten) {
 }
 
 TEST_P(ServedMemoryTest, LargeAllocationsStillComeInSmallPieces) {
-  auto chunk = DualMapping::make(uint64_t{2} << 30);
+  auto chunk = DualMapping::make(AddressUse::kManaged, uint64_t{2} << 30);
   ASSERT_TRUE(chunk);
   ASSERT_EQ(memory_.add({.address = chunk->address(),
                          .bytes = chunk->bytes(),
