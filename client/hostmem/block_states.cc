@@ -41,10 +41,17 @@ void BlockStates::close(Run run) {
   }
 }
 
+void BlockStates::settle(Run run) {
+  for (size_t at = run.first; at < run.end; ++at)
+    if (!is_open(at) && states_[at] != 0) states_[at] |= kSettled;
+}
+
 void BlockStates::compared(Run run, bool old) {
   for (size_t at = run.first; at < run.end; ++at) {
     if (is_open(at)) continue;
-    if (old)
+    if ((states_[at] & kSettled) != 0)
+      states_[at] = 0;
+    else if (old)
       states_[at] = (states_[at] & kRecent) != 0 ? kSuspect : 0;
     else
       states_[at] &= static_cast<uint8_t>(~kUnseen);

@@ -1,8 +1,8 @@
 // BlockStates: which blocks of a region the application can access (open), and which it may have
 // changed since they were last compared (suspect). Open blocks are always suspect, and a closed
-// block stays suspect until it was compared twice more as old: a read that the system began while
-// it was open may still bring bytes. Until it was compared once it is unseen: the application may
-// have written it itself. All blocks begin open. Of a region whose first or last bytes share a page
+// block stays suspect until it was compared once more, if it is settled, or twice as old: a read
+// that the system began while it was open may still bring bytes. Until it was compared once it is
+// unseen: the application may have written it itself. All blocks begin open. Of a region whose first or last bytes share a page
 // with others, these are blocks of their own. Pure; no threads.
 #pragma once
 
@@ -39,6 +39,8 @@ class BlockStates {
 
   void open(Run run);
   void close(Run run);
+  // No such read was under way after it had been closed.
+  void settle(Run run);
   // It was compared; `old`: not so soon after it was the last time.
   void compared(Run run, bool old);
 
@@ -50,7 +52,7 @@ class BlockStates {
   Run same_from(size_t block, size_t until) const;
 
  private:
-  enum : uint8_t { kOpen = 1, kSuspect = 2, kRecent = 4, kUnseen = 8 };
+  enum : uint8_t { kOpen = 1, kSuspect = 2, kRecent = 4, kUnseen = 8, kSettled = 16 };
   Run next(size_t at, uint8_t mask, uint8_t value, size_t most) const;
 
   size_t begin_of(size_t block) const;

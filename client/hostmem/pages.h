@@ -45,6 +45,7 @@
 #include <vector>
 
 #include "client/hostmem/block_states.h"
+#include "client/hostmem/direct_reads.h"
 #include "client/memory/memory_snapshot.h"
 #include "client/memory/page_gate.h"
 #include "client/stream/observers.h"
@@ -61,16 +62,19 @@ class Pages {
   using Clock = std::chrono::steady_clock;
 
   // The system may read files into memory behind the application's mapping (O_DIRECT). For
-  // `longest_read` at least, blocks that were closed meanwhile are compared, too. `piece_bytes`:
+  // `longest_read` at least, blocks that were closed meanwhile are compared, too, unless
+  // `may_read` says behind the closing that it does not. `piece_bytes`:
   // the most that travels in one message. `faults`: woken when look() is to be called.
   // `observers`: Pages owns kMirrors of it.
   Pages(Link& link, Observers& observers, uint64_t piece_bytes, UserFaults& faults,
-        Clock::duration longest_read = std::chrono::seconds(1))
+        Clock::duration longest_read = std::chrono::seconds(1),
+        bool (*may_read)() = may_read_directly)
       : link_(link),
         observers_(observers),
         limit_(std::min(piece_bytes, kMostBytes)),
         faults_(faults),
-        longest_read_(longest_read) {}
+        longest_read_(longest_read),
+        may_read_(may_read) {}
   // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
   // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
@@ -223,9 +227,9 @@ class Pages {
   // Both need pulling_ and state_. Runs of `least` blocks or more. `closed`: those that were
   // closed, to be opened soon.
   void close_open(size_t least = 1, std::vector<ClosedBlocks>* closed = nullptr);
-  static void close_blocks(Region& region, size_t least, std::vector<ClosedBlocks>* closed);
-  void look_later();  // needs state_
-  void settle();      // needs state_
+  void close_blocks(Region& region, size_t least);  // adds to closed_now_
+  void look_later();                                // needs state_
+  void settle();                                    // needs state_
   // All of these need pulling_.
   CUresult fetch_part(uint64_t address, size_t bytes, bool* news);
   void open_brought(uint64_t number, uint64_t address, BlockStates::Run run, CUresult result);
@@ -249,6 +253,7 @@ class Pages {
   const size_t limit_;
   UserFaults& faults_;
   const Clock::duration longest_read_;
+  bool (*const may_read_)();
   std::atomic<uint64_t> wanted_{0};  // pulls asked for
   std::mutex pulling_;               // lock order: pulling_ before state_
   uint64_t covered_ = 0;             // of wanted_; guarded by pulling_
@@ -283,9 +288,10 @@ class Pages {
   std::optional<Clock::time_point> due_{};        // when open blocks are closed
   std::optional<Clock::time_point> next_look_{};  // when look() is called at the latest
   Clock::duration interval_{};
-  bool news_ = false;          // since that was done the last time
-  Clock::time_point shown_{};  // when something was opened the last time
-  Clock::time_point aged_{};   // when closed blocks became older
+  bool news_ = false;                     // since that was done the last time
+  std::vector<ClosedBlocks> closed_now_;  // by the last close_open()
+  Clock::time_point shown_{};             // when something was opened the last time
+  Clock::time_point aged_{};              // when closed blocks became older
   // Looks at closed blocks that may not be as they were compared: whether a push does so; the last
   // one's end, and how long it took.
   bool looks_at_closed_ = false;

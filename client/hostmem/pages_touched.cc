@@ -21,6 +21,8 @@ constexpr auto kLeastShown = std::chrono::microseconds(100);
 // Closing takes at most this part of the time.
 constexpr int kPartOfTime = 20;
 constexpr int kMostRounds = 8;
+// To compare so many closed blocks again takes longer than to look at all descriptors.
+constexpr size_t kLeastAsked = (size_t{1} << 20) / BlockStates::kBlock;
 
 }  // namespace
 
@@ -69,7 +71,7 @@ bool Pages::any_gated(uint64_t begin, uint64_t end) const {
   });
 }
 
-void Pages::close_blocks(Region& region, size_t least, std::vector<ClosedBlocks>* closed) {
+void Pages::close_blocks(Region& region, size_t least) {
   BlockStates& blocks = region.blocks;
   for (BlockStates::Run run = blocks.next_open(0); !run.empty(); run = blocks.next_open(run.end)) {
     if (run.end - run.first < least) continue;
@@ -78,15 +80,22 @@ void Pages::close_blocks(Region& region, size_t least, std::vector<ClosedBlocks>
     // The block that cannot be closed stays, others are tried.
     const size_t end = done == bytes ? run.end : blocks.block_of(from + done);
     blocks.close({run.first, end});
-    if (closed != nullptr && end != run.first) closed->push_back({&region, {run.first, end}});
+    if (end != run.first) closed_now_.push_back({&region, {run.first, end}});
     if (end < run.end) run = {end, end + 1};
   }
 }
 
 void Pages::close_open(size_t least, std::vector<ClosedBlocks>* closed) {
   if (closed == nullptr && least == 1) due_.reset();
+  closed_now_.clear();
   for (auto& [address, region] : regions_)
-    if (region.gate != nullptr) close_blocks(region, least, closed);
+    if (region.gate != nullptr) close_blocks(region, least);
+  // Asked behind that: what begins to read from now on opens them.
+  size_t blocks = 0;
+  for (const auto& [region, run] : closed_now_) blocks += run.end - run.first;
+  if (blocks >= kLeastAsked && !may_read_())
+    for (const auto& [region, run] : closed_now_) region->blocks.settle(run);
+  if (closed != nullptr) *closed = closed_now_;
 }
 
 void Pages::fail_closed(Region& region) {

@@ -58,7 +58,7 @@ class TouchedPagesTest : public testing::Test {
       : host_(kBytes),
         gate_(std::make_shared<FakeGate>(host_)),
         worker_(kAddress, kBytes, true),
-        pages_(worker_.link, observers_, piece_bytes, faults_, kLongestRead) {
+        pages_(worker_.link, observers_, piece_bytes, faults_, kLongestRead, reads_directly) {
     EXPECT_EQ(pages_.add(
                   kAddress, kBytes, 1,
                   [](CUdeviceptr* pointer) {
@@ -81,6 +81,9 @@ class TouchedPagesTest : public testing::Test {
     return host_[offset];
   }
 
+  static bool reads_directly() { return directly_; }
+
+  static inline bool directly_ = true;
   std::vector<std::byte> host_;
   std::shared_ptr<FakeGate> gate_;
   PagesWorker worker_;
@@ -443,6 +446,22 @@ TEST(BlockStates, RunsAreFoundAndSuspicionEnds) {
   for (int i = 0; i < 2; ++i) blocks.compared({4, 6}, true);
   EXPECT_EQ(blocks.next_suspect(0).end, 5u);
   EXPECT_TRUE(blocks.next_suspect(5).empty());
+}
+
+TEST(BlockStates, WhatIsSettledIsComparedOnce) {
+  BlockStates blocks(10 * kBlock);
+  blocks.close({0, 4});
+  blocks.settle({0, 6});
+  EXPECT_EQ(blocks.next_suspect(0).end, 10u) << "it was open until now";
+  blocks.compared({0, 10}, false);
+  EXPECT_EQ(blocks.next_suspect(0).first, 4u);
+  blocks.close({4, 10});
+  blocks.compared({4, 10}, false);
+  EXPECT_EQ(blocks.next_suspect(0).first, 4u) << "these were open when others were settled";
+  blocks.open({0, 2});
+  blocks.close({0, 2});
+  blocks.compared({0, 2}, false);
+  EXPECT_EQ(blocks.next_suspect(0).first, 0u) << "open once more";
 }
 
 }  // namespace
