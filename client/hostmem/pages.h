@@ -45,7 +45,6 @@
 #include <vector>
 
 #include "client/hostmem/block_states.h"
-#include "client/hostmem/direct_reads.h"
 #include "client/memory/memory_snapshot.h"
 #include "client/memory/page_gate.h"
 #include "client/stream/observers.h"
@@ -63,18 +62,17 @@ class Pages {
 
   // The system may read files into memory behind the application's mapping (O_DIRECT). For
   // `longest_read` at least, blocks that were closed meanwhile are compared, too, unless
-  // `may_read` says behind the closing that it does not. `piece_bytes`:
+  // no descriptor says that it may; without `asks_descriptors` each may. `piece_bytes`:
   // the most that travels in one message. `faults`: woken when look() is to be called.
   // `observers`: Pages owns kMirrors of it.
   Pages(Link& link, Observers& observers, uint64_t piece_bytes, UserFaults& faults,
-        Clock::duration longest_read = std::chrono::seconds(1),
-        bool (*may_read)() = may_read_directly)
+        Clock::duration longest_read = std::chrono::seconds(1), bool asks_descriptors = true)
       : link_(link),
         observers_(observers),
         limit_(std::min(piece_bytes, kMostBytes)),
         faults_(faults),
         longest_read_(longest_read),
-        may_read_(may_read) {}
+        asks_descriptors_(asks_descriptors) {}
   // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
   // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
@@ -253,7 +251,7 @@ class Pages {
   const size_t limit_;
   UserFaults& faults_;
   const Clock::duration longest_read_;
-  bool (*const may_read_)();
+  const bool asks_descriptors_;
   std::atomic<uint64_t> wanted_{0};  // pulls asked for
   std::mutex pulling_;               // lock order: pulling_ before state_
   uint64_t covered_ = 0;             // of wanted_; guarded by pulling_

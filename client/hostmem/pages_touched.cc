@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/hostmem/direct_reads.h"
 #include "client/hostmem/pages.h"
 #include "client/memory/user_faults.h"
 #include "common/base/log.h"
@@ -93,7 +94,7 @@ void Pages::close_open(size_t least, std::vector<ClosedBlocks>* closed) {
   // Asked behind that: what begins to read from now on opens them.
   size_t blocks = 0;
   for (const auto& [region, run] : closed_now_) blocks += run.end - run.first;
-  if (blocks >= kLeastAsked && !may_read_())
+  if (blocks >= kLeastAsked && asks_descriptors_ && !may_read_directly())
     for (const auto& [region, run] : closed_now_) region->blocks.settle(run);
   if (closed != nullptr) *closed = closed_now_;
 }

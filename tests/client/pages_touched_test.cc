@@ -58,7 +58,8 @@ class TouchedPagesTest : public testing::Test {
       : host_(kBytes),
         gate_(std::make_shared<FakeGate>(host_)),
         worker_(kAddress, kBytes, true),
-        pages_(worker_.link, observers_, piece_bytes, faults_, kLongestRead, reads_directly) {
+        pages_(worker_.link, observers_, piece_bytes, faults_, kLongestRead,
+               /*asks_descriptors=*/false) {
     EXPECT_EQ(pages_.add(
                   kAddress, kBytes, 1,
                   [](CUdeviceptr* pointer) {
@@ -81,9 +82,6 @@ class TouchedPagesTest : public testing::Test {
     return host_[offset];
   }
 
-  static bool reads_directly() { return directly_; }
-
-  static inline bool directly_ = true;
   std::vector<std::byte> host_;
   std::shared_ptr<FakeGate> gate_;
   PagesWorker worker_;
