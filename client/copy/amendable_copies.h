@@ -33,8 +33,8 @@ class AmendableCopies {
   // A copy of `bytes` from `address` on, of memory that stays until forget(), is about to be sent
   // behind the functions up to `last`. Returns its id; 0: there are too many.
   uint64_t add(uint64_t address, size_t bytes, uint64_t last);
-  // Its bytes, to be sent at once: nothing may be waited for but room for the frame. They stay until
-  // sent(), which follows.
+  // Its bytes, to be sent at once: nothing may be waited for but room for the frame. They stay
+  // until sent(), which follows.
   std::span<const std::byte> take(uint64_t id);
   void sent(uint64_t id);
   // It is not, or was not, sent.

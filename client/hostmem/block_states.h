@@ -2,8 +2,8 @@
 // changed since they were last compared (suspect). Open blocks are always suspect, and a closed
 // block stays suspect until it was compared once more, if it is settled, or twice as old: a read
 // that the system began while it was open may still bring bytes. Until it was compared once it is
-// unseen: the application may have written it itself. All blocks begin open. Of a region whose first or last bytes share a page
-// with others, these are blocks of their own. Pure; no threads.
+// unseen: the application may have written it itself. All blocks begin open. Of a region whose
+// first or last bytes share a page with others, these are blocks of their own. Pure; no threads.
 #pragma once
 
 #include <cstddef>

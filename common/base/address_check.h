@@ -1,5 +1,5 @@
-// Bytes inside larger memory that an address sanitizer is to guard like memory of its own. All of it
-// is nothing in other builds.
+// Bytes inside larger memory that an address sanitizer is to guard like memory of its own. All of
+// it is nothing in other builds.
 #pragma once
 
 #include <cstddef>
