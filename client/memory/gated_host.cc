@@ -17,7 +17,6 @@
 namespace fargpu::client {
 namespace {
 
-constexpr size_t kBlock = PageGate::kBlock;
 // Each takes four of the mappings that a process may have, 65530 by default.
 constexpr size_t kMostMoved = 4096;
 
