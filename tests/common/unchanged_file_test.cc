@@ -114,15 +114,17 @@ TEST_F(UnchangedFileTest, ALookThatDidNotEnd) {
 
 // Whoever opens the file waits for a lease, and gets on; nobody gets a signal.
 TEST_F(UnchangedFileTest, WritersBesideLooks) {
+  const auto write = [&](int value) {
+    const int opened = ::open(path_.c_str(), O_WRONLY);
+    EXPECT_EQ(::pwrite(opened, &value, sizeof value, 0), ssize_t{sizeof value});
+    ::close(opened);
+  };
   std::thread writer([&] {
-    for (int i = 0; i < 2000; ++i) {
-      const int opened = ::open(path_.c_str(), O_WRONLY);
-      EXPECT_EQ(::pwrite(opened, &i, sizeof i, 0), ssize_t{sizeof i});
-      ::close(opened);
-    }
+    for (int i = 0; i < 2000; ++i) write(i);
   });
   for (int i = 0; i < 20000; ++i) (void)look();
   writer.join();
+  write(2000);
   EXPECT_FALSE(look());
 }
 
