@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "common/base/address_check.h"
 #include "common/wire/prepared_body.h"
 #include "tests/transport/channel_testing.h"
 
@@ -61,6 +62,9 @@ uint64_t counted_calls(const std::function<void(int)>& call) {
   return allocations;
 }
 
+// With an address sanitizer they lie on the heap, where reads behind them show.
+constexpr uint64_t kOfAnswers = address_check::kOn ? 1000 : 0;
+
 class AllocationTest : public ::testing::TestWithParam<TransportKind> {};
 
 TEST_P(AllocationTest, CounterCounts) {
@@ -86,7 +90,7 @@ TEST_P(AllocationTest, SyncCallsTakeNone) {
               EXPECT_TRUE(call_with(*f.channel, kEcho, static_cast<uint64_t>(i), reply).ok());
               EXPECT_EQ(value_of(reply), static_cast<uint64_t>(i));
             }),
-            0u);
+            kOfAnswers);
 }
 
 TEST_P(AllocationTest, BodiesThatWereBuiltBeforeTakeNone) {
@@ -100,7 +104,7 @@ TEST_P(AllocationTest, BodiesThatWereBuiltBeforeTakeNone) {
               EXPECT_TRUE(f.channel->call_body(kEcho, 7, body.bytes(), reply).ok());
               EXPECT_EQ(value_of(reply), static_cast<uint64_t>(i));
             }),
-            0u);
+            kOfAnswers);
 }
 
 std::vector<TransportKind> sockets() {
