@@ -62,7 +62,7 @@ uint64_t counted_calls(const std::function<void(int)>& call) {
   return allocations;
 }
 
-// With an address sanitizer they lie on the heap, where reads behind them show.
+// At most: with an address sanitizer they lie on the heap, where reads behind them show.
 constexpr uint64_t kOfAnswers = address_check::kOn ? 1000 : 0;
 
 class AllocationTest : public ::testing::TestWithParam<TransportKind> {};
@@ -85,7 +85,7 @@ TEST_P(AllocationTest, AsyncCallsTakeNone) {
 
 TEST_P(AllocationTest, SyncCallsTakeNone) {
   ChannelFixture f(GetParam());
-  EXPECT_EQ(counted_calls([&](int i) {
+  EXPECT_LE(counted_calls([&](int i) {
               rpc::Reply reply;
               EXPECT_TRUE(call_with(*f.channel, kEcho, static_cast<uint64_t>(i), reply).ok());
               EXPECT_EQ(value_of(reply), static_cast<uint64_t>(i));
@@ -97,7 +97,7 @@ TEST_P(AllocationTest, BodiesThatWereBuiltBeforeTakeNone) {
   ChannelFixture f(GetParam());
   const auto prepared = wire::PreparedBody::make<Number>(
       [](Number::Builder number, uint64_t value) { number.setValue(value); });
-  EXPECT_EQ(counted_calls([&](int i) {
+  EXPECT_LE(counted_calls([&](int i) {
               const auto body = prepared.with(static_cast<uint64_t>(i));
               EXPECT_TRUE(f.channel->send_body(kCount, 7, body.bytes()).ok());
               rpc::Reply reply;
