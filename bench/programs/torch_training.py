@@ -1,24 +1,10 @@
 """10 training steps of an MLP of six layers of 256, eager, and one wait."""
 
-import torch
+from mlp import trainer
 from report import prepare, report, timed
 
 prepare()
-layers = [layer for _ in range(6) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
-network = torch.nn.Sequential(*layers).cuda()
-optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
-x = torch.ones(64, 256, device="cuda")
-
-
-def train():
-    for _ in range(10):
-        optimizer.zero_grad()
-        loss = network(x).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-    return loss
-
-
+train = trainer()
 train()
 train()
 loss, seconds = timed(train, runs=3)
