@@ -42,6 +42,16 @@ class Campaign:
                 self.crashed.set()
         return count
 
+    def run_beside(self, test, targets, pause=0, limit=None):
+        """The same while each of `targets` runs in a thread; waits for these `limit` seconds."""
+        threads = [threading.Thread(target=target) for target in targets]
+        for thread in threads:
+            thread.start()
+        honest = self.run_honest(test, pause)
+        for thread in threads:
+            thread.join(limit)
+        return honest
+
     def crashes(self):
         """How workers have ended, but for those that the daemon has: of a signal, or of a
         sanitizer's report."""

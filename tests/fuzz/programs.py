@@ -2,7 +2,9 @@
 crash of the client's library."""
 
 import collections
+import functools
 import os
+import random
 import re
 import signal
 import subprocess
@@ -36,10 +38,10 @@ class Programs:
         options = "detect_leaks=0:abort_on_error=0:exitcode=99"
         self.environment = testing.clean_environment(ASAN_OPTIONS=options)
 
-    def run(self, random):
+    def run(self, chooser):
         """Some program after the other, as long as the campaign goes on."""
         while self.campaign.goes_on():
-            path = random.choice(programs())
+            path = chooser.choice(programs())
             program = subprocess.Popen(
                 [testing.BUILD.fargpu, "run", *self.flags, "--no-check", "--", path],
                 stdin=subprocess.DEVNULL,
@@ -57,6 +59,10 @@ class Programs:
                 os.killpg(program.pid, signal.SIGKILL)  # with its children
                 program.communicate()
                 self.ends["time"] += 1
+
+    def runs(self, seed):
+        """Two of run() at once, each with numbers of its own."""
+        return [functools.partial(self.run, random.Random(seed + number)) for number in (1, 2)]
 
     def look_at(self, path, code, report):
         """Whether the client's library is at fault for this end."""

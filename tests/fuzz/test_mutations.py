@@ -4,7 +4,6 @@ their way. A client may fail in any way but a crash; honest programs beside it a
   FARGPU_FUZZ_SECONDS (12), FARGPU_FUZZ_SEED repeat or prolong a run."""
 
 import random
-import threading
 import unittest
 
 import campaign
@@ -25,15 +24,7 @@ class Mutations(unittest.TestCase):
             with Proxy(daemon, Calls(), random.Random(SEED), answers=0.01) as proxy:
                 run = campaign.Campaign(daemon, SECONDS)
                 programs = Programs(run, "--server", proxy.address, "--transport", "tcp")
-                threads = [
-                    threading.Thread(target=programs.run, args=(random.Random(SEED + number),))
-                    for number in (1, 2)
-                ]
-                for thread in threads:
-                    thread.start()
-                honest = run.run_honest(self, pause=0.2)
-                for thread in threads:
-                    thread.join()
+                honest = run.run_beside(self, programs.runs(SEED), pause=0.2)
                 testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
             print(
                 f"{programs.ends.total()} programs ended with {dict(programs.ends)}, "

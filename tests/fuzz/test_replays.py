@@ -7,9 +7,9 @@ it are right.
   have succeeded and were refused least. From 1800 seconds on, none may have too few."""
 
 import concurrent.futures
+import functools
 import random
 import subprocess
-import threading
 import time
 import unittest
 
@@ -64,12 +64,8 @@ class Replays(unittest.TestCase):
                 Replayer(daemon, recordings, counts, random.Random(SEED * 64 + number))
                 for number in range(3)
             ]
-            threads = [threading.Thread(target=r.run, args=(run.goes_on,)) for r in replayers]
-            for thread in threads:
-                thread.start()
-            honest = run.run_honest(self, pause=0.2)
-            for thread in threads:
-                thread.join()
+            targets = [functools.partial(each.run, run.goes_on) for each in replayers]
+            honest = run.run_beside(self, targets, pause=0.2)
             testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
             missing, wonders = counts.report()
             print(

@@ -63,14 +63,8 @@ class Scribbles(unittest.TestCase):
             self.campaign = campaign.Campaign(self.daemon, SECONDS)
             of_server = ("--server", self.daemon.server, "--transport", "shm")
             programs = Programs(self.campaign, *of_server, beside=beside)
-            threads = [
-                threading.Thread(target=programs.run, args=(random.Random(SEED + number),))
-                for number in (1, 2)
-            ]
-            for thread in threads:
-                thread.start()
-            honest = self.campaign.run_honest(self, pause=0.2)
-            for thread in (*threads, *scribblers):
+            honest = self.campaign.run_beside(self, programs.runs(SEED), pause=0.2)
+            for thread in scribblers:
                 thread.join()
             testing.wait_until(lambda: not self.daemon.workers(), "no worker is left", 60)
             broken = self.daemon.log_text().count("event=session-broken")

@@ -7,6 +7,7 @@ beside it are right.
   each call has succeeded and was refused."""
 
 import collections
+import functools
 import random
 import struct
 import threading
@@ -124,12 +125,8 @@ class Sessions(unittest.TestCase):
         with testing.Daemon(*flags, "--job-grace", "1s") as daemon:
             run = campaign.Campaign(daemon, SECONDS)
             fuzzers = [Fuzzer(daemon, counts, number) for number in range(3)]
-            threads = [threading.Thread(target=f.run, args=(run.goes_on,)) for f in fuzzers]
-            for thread in threads:
-                thread.start()
-            honest = run.run_honest(self)
-            for thread in threads:
-                thread.join(60)
+            targets = [functools.partial(each.run, run.goes_on) for each in fuzzers]
+            honest = run.run_beside(self, targets, limit=60)
             self.assertTrue(all(f.done for f in fuzzers))
             testing.wait_until(lambda: not daemon.workers(), "no worker is left", 40)
             counts.report()
