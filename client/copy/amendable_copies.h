@@ -1,7 +1,7 @@
 // AmendableCopies: small asynchronous copies to the device whose bytes were sent with their call
 // although host functions that may write the source come before them in their stream. The worker
 // keeps the bytes until the stream has passed the copy, and a function holds the stream until the
-// worker is told that it has returned. So before that is told, the source is compared with what was
+// worker has the notice of its return. So before that notice the source is compared with what was
 // sent, and sent again if it is another one (fgAmend): the copy takes what it would natively.
 //
 // The bytes of a copy are read with the lock of the comparison: a function that has been compared
@@ -45,7 +45,7 @@ class AmendableCopies {
     uint64_t id;
     std::vector<std::byte> bytes;
   };
-  // The function has run. What is returned is to be sent before the worker is told so. Waits for
+  // The function has run. What is returned is to be sent before the notice of its return. Waits for
   // frames that are just being sent.
   std::vector<Change> before_return(uint64_t function);
   // HostCalls knows, too, that a function has returned.
