@@ -239,6 +239,11 @@ void Context::add_from_elsewhere(Fence done) {
   from_elsewhere_.push_back(std::move(done));
 }
 
+bool Context::has_own_work(const Stream& stream) const {
+  std::lock_guard lock(submit_mutex_);
+  return pending(stream.last);
+}
+
 std::vector<Fence> Context::outstanding(const std::shared_ptr<Stream>& stream) const {
   std::lock_guard lock(submit_mutex_);
   std::vector<Fence> fences;

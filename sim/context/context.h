@@ -109,6 +109,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void add_from_elsewhere(Fence done);
   // All later work of the context waits for the fence.
   void gate(Fence fence, GreenContext* green = nullptr);
+  // Whether something that was put into this very stream has not ended.
+  bool has_own_work(const Stream& stream) const;
   // The work that must end for the stream to count as idle.
   std::vector<Fence> outstanding(const std::shared_ptr<Stream>& stream) const;
   std::vector<Fence> outstanding(const GreenContext* green = nullptr) const;

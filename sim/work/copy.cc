@@ -262,9 +262,12 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
     return context.error();
   }
   std::shared_ptr<std::vector<std::byte>> staged;
-  if (from_pageable || (copy.take_source && from_host)) staged = stage(&copy);
-  // Up to here a driver takes the bytes into its queue.
+  // Up to here a driver takes the bytes into its queue. Those of pinned memory, too, if the stream
+  // has no work of its own: work of other streams that it follows by itself does not count.
   constexpr size_t kMostInQueue = 64u << 10, kBeside = 393;
+  const bool reads_now = from_host && copy.width * copy.height * copy.depth <= kMostInQueue &&
+                         !context.has_own_work(*stream);
+  if (from_pageable || reads_now || (copy.take_source && from_host)) staged = stage(&copy);
   const bool in_queue = staged && staged->size() <= kMostInQueue;
   context.submit_to_device(
       stream,
