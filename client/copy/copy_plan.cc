@@ -79,6 +79,10 @@ CopyPlan plan(const CopyFacts& copy, Observers::Set observers, const CopyMeans& 
   // Also memory of which a part is registered.
   plan.opens = (observers & Observers::kGateableMemory) != 0 && plan.route != CopyRoute::kMirror;
   const End reply = copy.to_device ? End::kNothing : End::kReply;
+  // The worker copies asynchronously. A driver then reads up to 64 KiB in its call, if the copy's
+  // stream has no work of its own but only comes behind other streams.
+  if (plan.route == CopyRoute::kMirror || plan.route == CopyRoute::kShared)
+    plan.awaits_source = copy.waits && !is_large(copy) && may_change(copy, observers);
   switch (plan.route) {
     case CopyRoute::kMirror:
       plan.returns = copy.waits ? CopyReturn::kPassed : CopyReturn::kSent;

@@ -79,6 +79,7 @@ CUresult carry_by_mirror(Transfer& transfer) {
   const copy::Rows& src = (transfer.to_device ? transfer.host : transfer.device).rows;
   if (!transfer.work) transfer.work.emplace(transfer.session, transfer.stream);
   CUresult result = transfer.work->result();
+  if (result == CUDA_SUCCESS) result = await_source(transfer);
   if (result != CUDA_SUCCESS) return result;
   if (transfer.device.array != nullptr) {
     const copy::Piece all{shape, 0, 0, 0, 0, transfer.bytes};
@@ -111,6 +112,7 @@ CUresult carry_by_mirror(Transfer& transfer) {
 CUresult carry_shared(Transfer& transfer) {
   const copy::Piece all{transfer.shape, 0, 0, 0, 0, transfer.bytes};
   const auto host = copy::Location::shared(transfer.host.rows);
+  if (const CUresult result = await_source(transfer); result != CUDA_SUCCESS) return result;
   if (!transfer.passed()) return send_copy(transfer, transfer.piece(all, host));
   // When it is over, everything before it in the stream is.
   Synchronisation done(transfer.session, transfer.context, Synchronisation::Of::kStream,

@@ -327,7 +327,10 @@ TEST(CopyPlan, WhatHappensToTheHostEndBefore) {
   };
   expect_table<Line>(
       {
+          {"mirror sync to !large written", true, false},
           {"mirror", false, false},
+          {"gateable share sync to !large written", true, true},
+          {"share sync to !large written", true, false},
           {"gateable pageable large sync to !own written", true, true},
           {"gateable known to !now written remote", true, true},
           {"gateable known to !now written staged", true, true},
