@@ -45,6 +45,8 @@
 #                    sequence: this is its place among what is sent here
 #   22 sessionEnd    client to daemon, first frame; body Hello (token, endedSession):
 #                    reply: SessionEnd, or Refusal; then the daemon closes
+#   23 passed        worker to client, notice; no body; the header's sequence is the low half of the
+#                    id of a copy that may be amended: its stream has passed it, or never will
 #
 # An end sends the other one only what that one says it knows (Hello.knows, Welcome.knows). A notice
 # that the client does not know is not sent; those that answer a call of the client's (hostCall,

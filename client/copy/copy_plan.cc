@@ -21,11 +21,13 @@ bool may_change(const CopyFacts& copy, Observers::Set observers) {
          (copy.registered && (observers & Observers::kOtherProcesses) != 0);
 }
 
-// Whether only host functions may change the source, which the client sees before the stream goes
-// on behind them (AmendableCopies).
+// Whether the client sees each change of the source before the stream can come to the copy. While
+// there are mirrors it compares the source whenever it sends work.
 bool may_be_amended(const CopyFacts& copy, Observers::Set observers, const CopyMeans& means) {
-  return means.amends && !copy.takes_now && !is_large(copy) && may_change(copy, observers) &&
-         !may_change(copy, observers & ~Observers::Set{Observers::kHostFunctions});
+  const bool mirrors = (observers & Observers::kMirrors) != 0;
+  if (!means.amends || copy.takes_now || (mirrors && copy.reachable)) return false;
+  return copy.bytes <= (mirrors ? copy::kMostComparedOften : copy::kMostAmended) &&
+         may_change(copy, observers) && !may_change(copy, observers & ~kAmendsSources);
 }
 
 // In frames large bytes would hold up the call, and calls of all other threads.

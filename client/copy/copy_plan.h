@@ -41,7 +41,7 @@ struct CopyFacts {
   HostMemory host = HostMemory::kPageable;
   bool shared = false;     // the worker has the host end at the same addresses, in a driver's shape
   bool mirrored = false;   // it has a mirror at the same addresses, in a driver's shape
-  bool reachable = false;  // device code can reach its bytes (Pages::touches)
+  bool reachable = false;  // device code can reach its bytes (Pages::touches); asynchronous ones
   bool registered = false;   // the application's own mapping, which other processes may have, too
   bool overwritten = false;  // a delivery under way will still write to it
 };
@@ -91,6 +91,9 @@ inline constexpr Observers::Set kToldOfReturns = Observers::kHeldStreams | Obser
 inline constexpr Observers::Set kWritesSources = Observers::kHostFunctions |
                                                  Observers::kValueWaits | Observers::kSharedMemory |
                                                  Observers::kMirrors;
+// Among them what comes to streams by frames of this client alone, which compares sources before it
+// sends them (AmendableCopies), unless device code can reach the source.
+inline constexpr Observers::Set kAmendsSources = Observers::kHostFunctions | Observers::kMirrors;
 // The same of pageable memory.
 inline constexpr Observers::Set kWritesPageable =
     Observers::kHostFunctions | Observers::kValueWaits;

@@ -53,6 +53,7 @@
 
 namespace fargpu::client {
 
+class AmendableCopies;
 class Link;
 class UserFaults;
 
@@ -73,6 +74,9 @@ class Pages {
         faults_(faults),
         longest_read_(longest_read),
         asks_descriptors_(asks_descriptors) {}
+  // The copies whose sources are compared whenever a push is about to send what it has found, also
+  // when that is nothing. Once, before the first region.
+  void amend_before_sending(AmendableCopies& copies) { copies_ = &copies; }
   // Gives the region [address, address + bytes) a mirror. `map` asks the worker for it; device code
   // then sees the region at *device_pointer. Its contents are sent with the next push. Regions do
   // not overlap. Does nothing if the region has a mirror. `context`: the id of the context in which
@@ -252,6 +256,7 @@ class Pages {
   UserFaults& faults_;
   const Clock::duration longest_read_;
   const bool asks_descriptors_;
+  AmendableCopies* copies_ = nullptr;
   std::atomic<uint64_t> wanted_{0};  // pulls asked for
   std::mutex pulling_;               // lock order: pulling_ before state_
   uint64_t covered_ = 0;             // of wanted_; guarded by pulling_

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "client/hostmem/pages.h"
+#include "client/stream/amendable_copies.h"
 #include "common/host/memory_page.h"
 #include "generated/client/wire/internal.h"
 
@@ -229,6 +230,7 @@ CUresult Pages::push_words() {
 }
 
 CUresult Pages::send() {
+  if (copies_ != nullptr) copies_->amend();
   if (runs_->empty()) return CUDA_SUCCESS;
   ++pushes_;
   if (fetching_) {

@@ -11,6 +11,7 @@
 #include "common/transport/link/emulated_link.h"
 #include "common/wire/control.h"
 #include "common/wire/slot_message.h"
+#include "generated/client/wire/internal.h"
 #include "generated/schema/control.capnp.h"
 #include "generated/schema/opcodes.h"
 
@@ -64,8 +65,12 @@ Session::Session(const SessionIdentity& identity, Settings given_settings, Link:
       pages(*this, observers, bytes_of_piece(snapshot), gated_host.accesses()),
       managed_state(std::make_unique<ManagedState>(observers)),
       managed(managed_state->memory),
+      amendable_copies([this](uint64_t copy, std::span<const std::byte> bytes) {
+        wire::fgAmend(*this, 0, copy, bytes.data(), bytes.size());
+      }),
       piece_size_(bytes_of_piece(snapshot)),
       next_buffer_id_(identity.tables.next_buffer_id) {
+  pages.amend_before_sending(amendable_copies);
   for (const Device& device : snapshot.devices)
     contexts.add_primary(device.ordinal, device.worker_ordinal, owner());
 }
@@ -145,6 +150,9 @@ Status Session::on_notice(const wire::FrameHeader& header, rpc::Bytes body, rpc:
       return on_fetch(body);
     case wire::kLanded:
       return on_landed(body);
+    case wire::kPassed:
+      amendable_copies.passed(header.sequence);
+      return {};
     default:
       return {StatusCode::kProtocol,
               "the server sent an unknown notice, opcode " + std::to_string(header.opcode)};

@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "client/copy/amendable_copies.h"
 #include "client/copy/ordered_copies.h"
 #include "client/copy/piece_size.h"
 #include "client/hostmem/pages.h"
@@ -33,6 +32,7 @@
 #include "client/process/tables.h"
 #include "client/process/uploads.h"
 #include "client/settings/settings.h"
+#include "client/stream/amendable_copies.h"
 #include "client/stream/host_calls.h"
 #include "client/stream/host_turns.h"
 #include "client/stream/observers.h"
@@ -104,7 +104,7 @@ class Session final : public Link, public rpc::NoticeSink {
   HostTurns host_turns;  // outlives the functions of the members below
   HostCalls host_calls{observers};
   OrderedCopies ordered_copies{host_calls, observers};
-  AmendableCopies amendable_copies{host_calls};
+  AmendableCopies amendable_copies;
   ValueWaits value_waits;
   QueueLimit queue_limit;
   QueueMarks queue_marks{*this};

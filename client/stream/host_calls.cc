@@ -107,11 +107,6 @@ uint64_t HostCalls::last_up_to(uint64_t id) {
   return oldest() <= id ? id : 0;
 }
 
-uint64_t HostCalls::first() {
-  std::lock_guard lock(mutex_);
-  return oldest();
-}
-
 uint64_t HostCalls::oldest() const {
   uint64_t id = waiting_.empty() ? UINT64_MAX : waiting_.begin()->first;
   if (running_ != 0) id = std::min(id, running_);

@@ -111,8 +111,6 @@ class HostCalls {
   // The last function up to this id, or up to the last one before everything_follows(). 0: those up
   // to it have been reported as returned.
   uint64_t last_up_to(uint64_t id);
-  // The oldest function that has not been; UINT64_MAX: none.
-  uint64_t first();
   // Work of any stream may come behind the functions there are: which does is not known.
   void everything_follows() { followed_by_all_.follow(last()); }
   // How often outstanding() has become true.

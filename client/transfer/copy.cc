@@ -12,6 +12,7 @@
 #include "client/transfer/managed.h"
 #include "client/transfer/routes.h"
 #include "client/transfer/touches.h"
+#include "common/wire/control.h"
 #include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
@@ -43,15 +44,15 @@ void find_facts(Transfer& transfer) {
                          return rows_per_slice(transfer.shape, rows) != 0;
                        });
     }
-    facts.reachable = has_mirrors && !facts.to_device && !facts.waits &&
+    facts.reachable = has_mirrors && !facts.mirrored && !facts.waits &&
                       session.pages.touches(host.address, span_of(transfer.shape, host));
     means.gates = !session.snapshot.unavailable.contains(schema::op_cuStreamWaitValue32_v2);
     means.bulk_channel = session.channel().has_bulk_connection();
     const bool dense = is_dense(transfer.shape, host);
     means.adapter = session.remote_memory() != nullptr && dense;
     // The application may unmap memory that it has registered. An answer would be waited for.
-    means.amends =
-        dense && !facts.registered && !transfer.is_unknown && session.knows(schema::op_fgAmend);
+    means.amends = dense && !facts.registered && !transfer.is_unknown &&
+                   session.knows(schema::op_fgAmend) && session.knows(wire::kPassed);
   }
   if (!transfer.host.region && transfer.bytes <= copy::kTakenInCall) return;
   means.shared_segments = SharedSegment::possible(session);
@@ -157,10 +158,9 @@ void make_plan(Transfer& transfer) {
   // In this order: a hold that comes afterwards is seen by one of the two.
   transfer.hold_period = session.host_calls.period();
   Observers::Set observers = session.observers.all();
-  if ((observers & Observers::kHostFunctions) != 0 && transfer.to_device) {
-    transfer.behind_function = functions_before(session, transfer.stream);
-    if (transfer.behind_function == 0) observers &= ~Observers::Set{Observers::kHostFunctions};
-  }
+  if ((observers & Observers::kHostFunctions) != 0 && transfer.to_device &&
+      functions_before(session, transfer.stream) == 0)
+    observers &= ~Observers::Set{Observers::kHostFunctions};
   CopyFacts& facts = transfer.facts;
   facts.overwritten = (observers & Observers::kCopies) != 0 && facts.to_device &&
                       facts.host != HostMemory::kPageable && !facts.takes_now &&

@@ -22,8 +22,7 @@ void before(Session& session) {
 
 void has_returned(Session& session, uint64_t id) {
   if (session.channel().lost()) return;
-  for (const auto& [copy, bytes] : session.amendable_copies.before_return(id))
-    wire::fgAmend(session, 0, copy, bytes.data(), bytes.size());
+  session.amendable_copies.amend();
   if (session.observers.any(Observers::kManagedMemory)) (void)session.managed.give_and_wait();
   const Submission kernels_after_it(session);
   rpc::Channel::Call call(session.channel(), wire::kHostCallDone, 0, 64);
@@ -40,7 +39,6 @@ void has_returned(Session& session, uint64_t id) {
     HostCalls::run(due);
     if (due.tell) has_returned(session, due.id);
     session.host_calls.ended(due);
-    session.amendable_copies.returned();
   }
 }
 

@@ -192,20 +192,19 @@ CUresult wait_until(Session& session, const std::function<bool()>& over) {
   return from_status(session.channel().why_lost());
 }
 
+bool any_amendable(Session& session, const Region& region) {
+  return !session.channel().lost() && session.amendable_copies.uses(region.base, region.bytes);
+}
+
 }  // namespace
 
 CUresult finish_copies_of(Session& session, const Region& region) {
-  const CUresult result =
-      wait_until(session, [&] { return !session.ordered_copies.uses(region.base, region.bytes); });
-  if (result != CUDA_SUCCESS) return result;
-  // A function that is no concern of theirs may wait for what the program does next.
-  AmendableCopies& amendable = session.amendable_copies;
-  const auto patience = Clock::now() + HostCalls::kPatience;
-  const CUresult ended = wait_until(session, [&] {
-    return !amendable.uses(region.base, region.bytes) || Clock::now() > patience;
+  const CUresult result = wait_until(session, [&] {
+    return !session.ordered_copies.uses(region.base, region.bytes) &&
+           !any_amendable(session, region);
   });
-  amendable.forget(region.base, region.bytes);
-  return ended;
+  session.amendable_copies.forget(region.base, region.bytes);
+  return result;
 }
 
 CUresult wait_for_deliveries(Session& session, CUstream stream) {

@@ -149,8 +149,8 @@ CUresult receive_in_frames(Transfer& transfer) {
 }  // namespace
 
 bool find_amendable(Transfer& transfer) {
-  transfer.amendable = transfer.session.amendable_copies.add(
-      transfer.host.rows.address, transfer.bytes, transfer.behind_function);
+  transfer.amendable =
+      transfer.session.amendable_copies.add(transfer.host.rows.address, transfer.bytes);
   return transfer.amendable != 0;
 }
 

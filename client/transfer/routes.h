@@ -52,8 +52,6 @@ struct Transfer {
   CopyPlan plan{};
   // How often streams had come to be held (HostCalls::period()) before the plan was made.
   uint64_t hold_period = 0;
-  // The last function that may write the source before the stream comes to the copy; 0: none.
-  uint64_t behind_function = 0;
   uint64_t amendable = 0;  // its id among the copies that may be amended
   std::optional<RemoteHost::RegisteredRange> registered{};
   std::shared_ptr<StagingRing> ring{};

@@ -39,6 +39,8 @@ constexpr uint64_t following_piece_bytes(uint64_t bytes, bool written) {
 }
 // Bytes of a copy that may be amended (Completion::Kind::kAmended).
 inline constexpr uint64_t kMostAmended = kTakenInCall;
+// The same while the client compares them whenever it sends work.
+inline constexpr uint64_t kMostComparedOften = 4u << 10;
 
 // How many pieces of at most `limit` bytes piece_at() makes of a shape that is not empty.
 uint64_t count_pieces(const Shape& shape, uint64_t limit);

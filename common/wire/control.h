@@ -28,12 +28,14 @@ enum ControlOpcode : uint16_t {
   kLanded = 20,
   kDeliveryBeside = 21,
   kSessionEnd = 22,
+  kPassed = 23,
 };
 
 // All of them: the control opcodes of this build, below kFirstApiOpcode.
 inline constexpr ControlOpcode kControlOpcodes[] = {
-    kHello,   kPing,         kBye,     kOutput, kHostCall,    kHostCallDone,   kStatus,
-    kUpgrade, kJoin,         kCopied,  kAlive,  kErrorOutput, kDelivery,       kFetch,
-    kInspect, kQueueReached, kOpenJob, kManage, kLanded,      kDeliveryBeside, kSessionEnd};
+    kHello,    kPing,           kBye,        kOutput,       kHostCall, kHostCallDone,
+    kStatus,   kUpgrade,        kJoin,       kCopied,       kAlive,    kErrorOutput,
+    kDelivery, kFetch,          kInspect,    kQueueReached, kOpenJob,  kManage,
+    kLanded,   kDeliveryBeside, kSessionEnd, kPassed};
 
 }  // namespace fargpu::wire

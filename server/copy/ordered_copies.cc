@@ -1,9 +1,11 @@
 #include "server/copy/ordered_copies.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "common/wire/control.h"
 #include "server/copy/copy_rows.h"
 #include "server/copy/direct_copy.h"
 #include "server/copy/remote_staging.h"
@@ -14,6 +16,7 @@ namespace fargpu::server {
 namespace {
 
 constexpr size_t kMostEarly = 4096;  // the client has fewer such copies at a time
+constexpr auto kLongestUntold = std::chrono::microseconds(500);  // beside nothing else
 
 // The legacy stream has two names.
 uint64_t stream_key(uint64_t stream_id) { return stream_id == 0 ? 1 : stream_id; }
@@ -188,7 +191,7 @@ CUresult OrderedCopies::fetch(const Order& order) {
 
 CUresult OrderedCopies::amended(const Order& order, std::span<const std::byte> bytes) {
   const auto copy = begin(order);
-  copy->dropped = true;  // the client is told of nothing
+  copy->dropped = true;  // the client is told of its end alone
   CopyChain& chain = chain_of(order);
   CopyElement element;
   element.kind = CopyElement::Kind::kAmended;
@@ -207,9 +210,22 @@ CUresult OrderedCopies::amended(const Order& order, std::span<const std::byte> b
         copy_rows(core_.driver, order.copy.shape, order.copy.device(), from, true, order.stream);
     // The engine may use the block although a slice was refused.
     result = add_element(chain, std::move(element), order.stream, result);
+  } else {
+    end_amended(order.id);
   }
   remove_empty_chains();
   return result;
+}
+
+void OrderedCopies::end_amended(uint64_t id) {
+  amended_.erase(id);
+  if (passed_.empty()) passed_at_ = transport::Clock::now();
+  passed_.push_back(static_cast<uint32_t>(id));
+}
+
+void OrderedCopies::tell_passed() {
+  for (const uint32_t id : passed_) (void)core_.responder.notice(wire::kPassed, id);
+  passed_.clear();
 }
 
 CUresult OrderedCopies::barrier(const Order& order) {
@@ -429,14 +445,16 @@ size_t OrderedCopies::poll() {
   for (const ChainPointer& chain : chains_) ask(*chain);
   open_gates();
   remove_empty_chains();
+  if (!passed_.empty() && transport::Clock::now() - passed_at_ >= kLongestUntold) tell_passed();
   flushing_ = false;
   return moved;
 }
 
 void OrderedCopies::flush() {
-  if (to_send_ == 0 || flushing_) return;
+  if ((to_send_ == 0 && passed_.empty()) || flushing_) return;
   flushing_ = true;
-  send_ready();
+  if (to_send_ != 0) send_ready();
+  tell_passed();
   flushing_ = false;
 }
 

@@ -9,7 +9,8 @@
 // gate in the stream with a copy behind it. When the stream reaches it, the notice `fetch` asks the
 // client for the bytes; the gate opens when they have come. A barrier is such a gate without a
 // copy. An amended copy (to the device) has its bytes from the beginning, in a staging block of its
-// own, where the client may replace them until the stream has passed it.
+// own, where the client may replace them until the stream has passed it. The client learns that
+// beside other notices and replies, or a little later.
 //
 // Staging memory is bounded. A copy without a free block waits, by a gate in its stream, for blocks
 // of earlier copies of the same stream. Nothing here waits for the GPU or the client. The client's
@@ -69,8 +70,9 @@ class OrderedCopies {
   // which ends the copy.
   CUresult deliver(const Order& order);
   CUresult fetch(const Order& order);
-  // Tells nobody of an error but the caller.
   CUresult amended(const Order& order, std::span<const std::byte> bytes);
+  // An amended copy is over, or could not be made.
+  void end_amended(uint64_t id);
   // Makes the stream wait until the client has confirmed, by delivered(), the bytes of all earlier
   // deliveries.
   CUresult barrier(const Order& order);
@@ -106,7 +108,7 @@ class OrderedCopies {
   // Whether gates may open from now on. Gates that are due meanwhile open at the next permitted
   // poll.
   void may_open_gates(bool may) { may_open_ = may; }
-  bool outstanding() const { return !chains_.empty() || !landed_.empty(); }
+  bool outstanding() const { return !chains_.empty() || !landed_.empty() || !passed_.empty(); }
   // Polls once. Returns how many elements have progressed.
   size_t poll();
   // Sends all deliveries that the GPU is done with.
@@ -135,8 +137,9 @@ class OrderedCopies {
   // Ends the copy and notifies the client.
   void drop(OrderedCopy& copy, CUresult result);
   void end_amended(const CopyElement& element) {
-    if (element.kind == CopyElement::Kind::kAmended) amended_.erase(element.copy->id);
+    if (element.kind == CopyElement::Kind::kAmended) end_amended(element.copy->id);
   }
+  void tell_passed();
 
   bool look();
   bool is_done(CopyChain& chain, CopyElement& element);
@@ -159,6 +162,8 @@ class OrderedCopies {
   // Copies that the client may name: fetches, barriers, and deliveries that hold their stream.
   std::unordered_map<uint64_t, std::shared_ptr<OrderedCopy>> named_;
   std::unordered_map<uint64_t, std::shared_ptr<StagingBlock>> amended_;  // in chains
+  std::vector<uint32_t> passed_;            // amended copies of which the client is to be told
+  transport::Clock::time_point passed_at_;  // the first of them
   std::unordered_map<uint64_t, std::vector<std::byte>> early_;  // for copies that wait as calls
   bool calls_wait_ = false;
   uint64_t staged_bytes_ = 0;

@@ -66,7 +66,10 @@ Status amended(CopyCall& call) {
     return malformed(call.name(), "a copy that is amended has its stream's order");
   if (copies.amends(call.copy.completion.number)) return malformed(call.name(), "the id is in use");
   CUresult result = call.enter();
-  if (result == CUDA_SUCCESS) result = copies.amended(order_of(call), call.request.bulk);
+  if (result == CUDA_SUCCESS)
+    result = copies.amended(order_of(call), call.request.bulk);
+  else
+    copies.end_amended(call.copy.completion.number);
   return answer(call.worker, call.request, result);
 }
 

@@ -38,15 +38,17 @@ bool is_written(const Case& c) {
                 Observers::kMirrors) ||
          c.copy.overwritten || (c.copy.registered && c.sees(Observers::kOtherProcesses));
 }
-// By host functions alone.
-bool is_written_by_functions(const Case& c) {
+// By host functions, and by a host that mapped memory lets speak with kernels, alone.
+bool is_written_within_sight(const Case& c) {
   return is_written(c) && !c.copy.overwritten &&
-         !c.sees(Observers::kValueWaits | Observers::kSharedMemory | Observers::kMirrors) &&
+         !c.sees(Observers::kValueWaits | Observers::kSharedMemory) &&
+         !(c.sees(Observers::kMirrors) && c.copy.reachable) &&
          !(c.copy.registered && c.sees(Observers::kOtherProcesses));
 }
 bool is_amended(const Case& c) {
   return is_pinned(c) && c.copy.to_device && !c.copy.waits && !c.copy.takes_now && c.means.gates &&
-         c.means.amends && c.copy.bytes <= (64u << 10) && is_written_by_functions(c);
+         c.means.amends && is_written_within_sight(c) &&
+         c.copy.bytes <= (c.sees(Observers::kMirrors) ? 4u << 10 : 64u << 10);
 }
 bool is_told(const Case& c) {
   return c.sees(Observers::kHeldStreams | Observers::kCopies | Observers::kValueWaits |
@@ -86,7 +88,7 @@ const std::map<std::string, Predicate> kWords = {
     {"gates", [](const Case& c) { return c.means.gates; }},
     {"channel", [](const Case& c) { return c.means.bulk_channel; }},
     {"adapter", [](const Case& c) { return c.means.adapter; }},
-    // Its source is written by host functions alone, and what was sent may be amended.
+    // Its source is written within the client's sight alone, and what was sent may be amended.
     {"amends", is_amended},
     {"ring", [](const Case& c) { return c.means.staging; }},
     {"one-host", [](const Case& c) { return c.means.shared_segments; }},
@@ -127,7 +129,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 // Calls visit(case) for every combination that can be.
 template <typename Visit>
 void for_each_case(Visit&& visit) {
-  constexpr uint64_t kSizes[] = {64u << 10, (64u << 10) + 1, 1u << 20};
+  constexpr uint64_t kSizes[] = {4u << 10, 64u << 10, (64u << 10) + 1, 1u << 20};
   struct Call {
     bool to_device, waits, own_work, takes_now, is_first = false;
   };

@@ -70,13 +70,13 @@ class OrderedCopiesTest : public ExecutorTest {
   }
   // A copy that brings its bytes and may be amended.
   uint32_t amended(uint64_t id, const std::string& text, uint16_t flags = 0,
-                   copy::Order order = copy::Order::kStream) {
+                   copy::Order order = copy::Order::kStream, uint16_t context = 1) {
     return send_copy({copy::Location::frame(),
                       device(),
                       {text.size()},
                       {copy::Completion::Kind::kAmended, copy::Hold::kNever, id, 0},
                       order},
-                     0, flags, 1, std::as_bytes(std::span(text)));
+                     0, flags, context, std::as_bytes(std::span(text)));
   }
   uint32_t amend(uint64_t id, const std::string& text, uint16_t flags = 0) {
     alignas(8) std::byte memory[256];
@@ -89,6 +89,11 @@ class OrderedCopiesTest : public ExecutorTest {
   }
   static std::string source_text(size_t bytes) {
     return {static_cast<const char*>(driver().source.load()), bytes};
+  }
+  void expect_passed(uint64_t id) {
+    const Notice passed = notice();
+    EXPECT_EQ(passed.opcode, wire::kPassed);
+    EXPECT_EQ(passed.copy, id);
   }
   uint32_t delivered(uint64_t id) {
     return send<schema::FgDeliveredParams>(schema::op_fgDelivered, [&](auto p) { p.setId(id); });
@@ -104,6 +109,7 @@ class OrderedCopiesTest : public ExecutorTest {
     const Answer answer = next();
     EXPECT_EQ(answer.header.flags, wire::kNotice);
     Notice notice{answer.header.opcode, 0, 0, 0, 0, 0, answer.bulk};
+    if (notice.opcode == wire::kPassed) notice.copy = answer.header.sequence;
     if (answer.body.empty()) return notice;
     wire::SegmentReader reader(answer.body);
     if (notice.opcode == wire::kDelivery) {

@@ -134,13 +134,30 @@ TEST_F(OrderedCopiesTest, BytesThatCameWithTheirCopyAreAmendedUntilTheStreamHasP
   expect_silence();
   EXPECT_EQ(source_text(4), "ghij");
   driver().open("event");
-  unsigned next = 1000;
-  EXPECT_TRUE(eventually([&] {
-    const std::string text = std::to_string(++next);
-    expect_answer(amend(6, text, wire::kWantReply), CUDA_SUCCESS);
-    return source_text(4) != text;
-  })) << "the copy is over";
+  expect_passed(5);
+  expect_passed(6);
+  expect_answer(amend(6, "hijk", wire::kWantReply), CUDA_SUCCESS);
+  EXPECT_NE(source_text(4), "hijk") << "the copy is over";
   expect_answer(amended(6, "abcd", wire::kWantReply), CUDA_SUCCESS);  // so its id is free
+}
+
+// Beside what is said anyway; no notice of its own wakes the client.
+TEST_F(OrderedCopiesTest, WhatHasPassedIsSaidBeforeTheNextAnswer) {
+  begin();
+  driver().shut("event");
+  for (uint64_t id = 1; id <= 3; ++id) amended(id, "abcd");
+  expect_silence();
+  driver().open("event");
+  for (uint64_t id = 1; id <= 3; ++id) expect_passed(id);
+  expect_silence();
+}
+
+TEST_F(OrderedCopiesTest, AnAmendedCopyThatCannotBeMadeIsOverAndSaysSo) {
+  begin();
+  const uint32_t refused = amended(uint64_t{1} << 32 | 5, "abcd", wire::kWantReply,
+                                   copy::Order::kStream, /*context=*/9);
+  expect_passed(5);  // the low half
+  EXPECT_NE(result(refused), CUDA_SUCCESS);
 }
 
 TEST_F(OrderedCopiesTest, WhatIsNotAmendedSoEndsTheSession) {
@@ -305,6 +322,7 @@ TEST_F(OrderedCopiesTest, WhatTheContextTakesWithItIsOver) {
   driver().shut("event");
   deliver(1, 50, 2, 0, 300);
   fetch(2, 50, 0, 300);
+  amended(3, "abcd", 0, copy::Order::kStream, 300);
   const uint32_t ended = send<schema::FgContextDestroyParams>(schema::op_fgContextDestroy,
                                                               [](auto p) { p.setContext(300); });
   for (uint64_t id = 1; id <= 2; ++id) {
@@ -312,6 +330,7 @@ TEST_F(OrderedCopiesTest, WhatTheContextTakesWithItIsOver) {
     EXPECT_EQ(over.copy, id);
     EXPECT_EQ(over.result, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   }
+  expect_passed(3);
   expect_answer(ended, CUDA_SUCCESS);
   EXPECT_TRUE(driver().saw("cuMemFreeHost"));
   expect_answer(fetched(2, 0, {}), CUDA_SUCCESS);

@@ -1,25 +1,25 @@
-#include "client/copy/amendable_copies.h"
+#include "client/stream/amendable_copies.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <vector>
 
 namespace fargpu::client {
 
-uint64_t AmendableCopies::add(uint64_t address, size_t bytes, uint64_t last) {
+uint64_t AmendableCopies::add(uint64_t address, size_t bytes) {
   std::lock_guard lock(mutex_);
-  drop_ended();
   if (copies_.size() == kMost || bytes > kMostBytes - bytes_) return 0;
   if (unused_.empty()) unused_.emplace_back();
   copies_.splice(copies_.end(), unused_, unused_.begin());
   Copy& copy = copies_.back();
   copy.id = ++last_id_;
-  copy.last = last;
   copy.address = address;
   copy.bytes = bytes;
   copy.state = State::kAdded;
   if (bytes > sizeof copy.few) copy.many = std::make_unique<std::byte[]>(bytes);
   bytes_ += bytes;
+  count_.store(copies_.size(), std::memory_order_release);
   return copy.id;
 }
 
@@ -33,7 +33,11 @@ std::span<const std::byte> AmendableCopies::take(uint64_t id) {
 
 void AmendableCopies::sent(uint64_t id) {
   std::lock_guard lock(mutex_);
-  find(id)->state = State::kSent;
+  const auto copy = find(id);
+  if (copy->state == State::kPassed)
+    erase(copy);
+  else
+    copy->state = State::kSent;
   sent_.notify_all();
 }
 
@@ -43,31 +47,38 @@ void AmendableCopies::cancel(uint64_t id) {
   sent_.notify_all();
 }
 
-std::vector<AmendableCopies::Change> AmendableCopies::before_return(uint64_t function) {
-  std::vector<Change> changes;
-  std::unique_lock lock(mutex_);
-  sent_.wait(lock, [this] {
-    return std::none_of(copies_.begin(), copies_.end(),
-                        [](const Copy& copy) { return copy.state == State::kSending; });
+void AmendableCopies::passed(uint32_t id) {
+  std::lock_guard lock(mutex_);
+  const auto copy = std::find_if(copies_.begin(), copies_.end(), [id](const Copy& one) {
+    return static_cast<uint32_t>(one.id) == id;
   });
-  for (Copy& copy : copies_) {
-    if (copy.state != State::kSent || copy.last < function ||
-        std::memcmp(copy.sent(), copy.source(), copy.bytes) == 0)
-      continue;
-    std::memcpy(copy.sent(), copy.source(), copy.bytes);
-    changes.push_back({copy.id, {copy.sent(), copy.sent() + copy.bytes}});
-  }
-  return changes;
+  if (copy == copies_.end()) return;
+  if (copy->state == State::kSent)
+    erase(copy);
+  else if (copy->state == State::kSending)
+    copy->state = State::kPassed;
 }
 
-void AmendableCopies::returned() {
-  std::lock_guard lock(mutex_);
-  drop_ended();
+void AmendableCopies::amend() {
+  if (count_.load(std::memory_order_acquire) == 0) return;
+  std::lock_guard in_turn(amending_);
+  std::vector<std::pair<uint64_t, std::vector<std::byte>>> changes;
+  {
+    std::unique_lock lock(mutex_);
+    sent_.wait(lock, [this] { return !any_being_sent(); });
+    for (Copy& copy : copies_) {
+      if (copy.state != State::kSent || std::memcmp(copy.sent(), copy.source(), copy.bytes) == 0)
+        continue;
+      std::memcpy(copy.sent(), copy.source(), copy.bytes);
+      changes.emplace_back(copy.id, std::vector(copy.sent(), copy.sent() + copy.bytes));
+    }
+  }
+  // Without the lock that a notice needs: to send may have to wait until notices are read.
+  for (const auto& [id, bytes] : changes) send_(id, bytes);
 }
 
 bool AmendableCopies::uses(uint64_t address, uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  drop_ended();
   return std::any_of(copies_.begin(), copies_.end(),
                      [&](const Copy& copy) { return copy.touches(address, bytes); });
 }
@@ -89,14 +100,13 @@ AmendableCopies::Copies::iterator AmendableCopies::erase(Copies::iterator copy) 
   bytes_ -= copy->bytes;
   copy->many.reset();
   unused_.splice(unused_.begin(), copies_, copy);
+  count_.store(copies_.size(), std::memory_order_release);
   return next;
 }
 
-void AmendableCopies::drop_ended() {
-  if (copies_.empty()) return;
-  const uint64_t first = functions_.first();
-  for (auto copy = copies_.begin(); copy != copies_.end();)
-    copy = copy->state == State::kSent && copy->last < first ? erase(copy) : std::next(copy);
+bool AmendableCopies::any_being_sent() const {
+  return std::any_of(copies_.begin(), copies_.end(),
+                     [](const Copy& copy) { return copy.state == State::kSending; });
 }
 
 }  // namespace fargpu::client
