@@ -40,7 +40,8 @@ struct Region {
   uint64_t buffer_id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID: never used again
   unsigned flags = 0;          // as given to cuMemHostAlloc and friends
   int handle_types = 0;        // kVirtual, kPool: by which its memory may be exported
-  bool used = false;           // kVirtual: an operation on it has succeeded, so access was granted
+  bool granted = false;        // kVirtual: `device` may read and write it (cuMemSetAccess)
+  bool used = false;           // kVirtual: an operation on it has succeeded since, of any device
   // SYNC_MEMOPS as set by cuPointerSetAttribute; empty: as the driver has it from the start, set
   // for device memory.
   std::optional<bool> sync_memops{};

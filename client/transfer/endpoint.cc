@@ -121,7 +121,10 @@ CUresult ask_driver(Session& session, uint16_t context, CUdeviceptr address, uin
 }
 
 bool is_untried(const Endpoint& device) {
-  return device.region && device.region->kind == MemoryKind::kVirtual && !device.region->used;
+  if (!device.region || device.region->kind != MemoryKind::kVirtual || device.region->used)
+    return false;
+  const Context* const context = current_context();
+  return !device.region->granted || context == nullptr || context->device != device.region->device;
 }
 
 CUresult flush_first_use(Session& session, const Endpoint& device, uint64_t bytes, bool answered) {

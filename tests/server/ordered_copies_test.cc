@@ -154,8 +154,8 @@ TEST_F(OrderedCopiesTest, WhatHasPassedIsSaidBeforeTheNextAnswer) {
 
 TEST_F(OrderedCopiesTest, AnAmendedCopyThatCannotBeMadeIsOverAndSaysSo) {
   begin();
-  const uint32_t refused = amended(uint64_t{1} << 32 | 5, "abcd", wire::kWantReply,
-                                   copy::Order::kStream, /*context=*/9);
+  const uint32_t refused =
+      amended(uint64_t{1} << 32 | 5, "abcd", wire::kWantReply, copy::Order::kStream, /*context=*/9);
   expect_passed(5);  // the low half
   EXPECT_NE(result(refused), CUDA_SUCCESS);
 }

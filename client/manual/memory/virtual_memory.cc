@@ -1,4 +1,6 @@
 // Virtual memory management: what is mapped where is needed for copies and pointer attributes.
+#include <span>
+
 #include "client/managed/managed_memory.h"
 #include "client/manual/apart.h"
 #include "client/manual/common.h"
@@ -11,6 +13,22 @@ namespace {
 
 MemorySource* find_physical(Session& session, CUmemGenericAllocationHandle handle) {
   return static_cast<MemorySource*>(session.find(rpc::HandleKind::kMemGeneric, handle));
+}
+
+// What was said of access, so that the first operation need not ask for it (is_untried).
+void note_access(Session& session, CUdeviceptr ptr, size_t size,
+                 std::span<const CUmemAccessDesc> given) {
+  session.device_memory.update([&](Region& region) {
+    if (region.session != &session || region.kind != MemoryKind::kVirtual || region.base < ptr ||
+        region.base - ptr >= size || region.bytes > size - (region.base - ptr))
+      return;
+    for (const CUmemAccessDesc& one : given) {
+      const bool all = one.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      if (!all) region.used = false;
+      if (one.location.type == CU_MEM_LOCATION_TYPE_DEVICE && one.location.id == region.device)
+        region.granted = all;
+    }
+  });
 }
 
 // The driver of the server has mapped memory there; for the application it is not mapped memory.
@@ -138,7 +156,10 @@ CUresult manual_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDe
                                size_t count) {
   const CallTarget target = CallTarget::of_memory(ptr);
   if (is_managed(target.session, ptr)) return CUDA_ERROR_INVALID_VALUE;
-  return call_cuMemSetAccess(target.session, target.context, ptr, size, desc, count);
+  const CUresult result =
+      call_cuMemSetAccess(target.session, target.context, ptr, size, desc, count);
+  if (result == CUDA_SUCCESS) note_access(target.session, ptr, size, {desc, count});
+  return result;
 }
 
 }  // namespace fargpu::client

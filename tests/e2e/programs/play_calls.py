@@ -3,7 +3,8 @@
 A line is a call with its arguments: numbers; names of values that earlier lines made, perhaps with
 an offset (`memory+64`); `&name`, which the call fills in; `"text"`; `[a b]`, the parameters of a
 kernel; `nodes[i]`, of an array. `65x CALL` makes a call 65 times, with i from 0 on. Lines that are
-no call: `heap NAME BYTES` (pageable memory), `array NAME COUNT`, `kernel_node NAME FUNCTION [a b]`
+no call: `heap NAME BYTES` (pageable memory), `array NAME COUNT`, `words NAME WORD...` (a structure
+of words of 32 bits, and as many zeros behind them), `kernel_node NAME FUNCTION [a b]`
 (CUDA_KERNEL_NODE_PARAMS). `ptx` is an image with a kernel `empty` of two parameters, `nothing` a
 host function."""
 
@@ -69,6 +70,11 @@ class Player:
         name, *arguments = tokens
         if name == "heap":
             self.values[arguments[0]] = ctypes.c_uint64(self.keep(bytes(int(arguments[1]))))
+        elif name == "words":
+            words = [self.value(each, i) for each in arguments[1:]]
+            self.values[arguments[0]] = ctypes.c_uint64(
+                self.keep(struct.pack(f"={2 * len(words)}I", *words, *[0] * len(words)))
+            )
         elif name == "array":
             self.values[arguments[0]] = (ctypes.c_uint64 * int(arguments[1]))()
         elif name == "kernel_node":
