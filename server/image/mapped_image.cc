@@ -3,8 +3,21 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <span>
+
+#include "common/base/address_check.h"
 
 namespace fargpu::server {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+// Behind the NUL, up to the end of its page.
+std::span<const std::byte> bytes_behind(const void* memory, size_t size) {
+  return {static_cast<const std::byte*>(memory) + size + 1, kPage - 1 - size % kPage};
+}
+
+}  // namespace
 
 Result<Image> Image::map(std::shared_ptr<const Fd> file, size_t size) {
   const int descriptor = file->get();
@@ -14,11 +27,16 @@ Result<Image> Image::map(std::shared_ptr<const Fd> file, size_t size) {
   Image image(memory, size, std::move(file));
   if (::mmap(memory, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, descriptor, 0) == MAP_FAILED)
     return system_error("cannot map an image", errno);
+  const auto behind = bytes_behind(memory, size);
+  address_check::poison(behind.data(), behind.data() + behind.size());
   return image;
 }
 
 Image::~Image() {
-  if (memory_ != nullptr) ::munmap(memory_, size_ + 1);
+  if (memory_ == nullptr) return;
+  const auto behind = bytes_behind(memory_, size_);
+  address_check::unpoison(behind.data(), behind.data() + behind.size());
+  ::munmap(memory_, size_ + 1);
 }
 
 }  // namespace fargpu::server

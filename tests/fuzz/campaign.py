@@ -53,17 +53,18 @@ class Campaign:
         return honest
 
     def crashes(self):
-        """How workers have ended, but for those that the daemon has: of a signal, or of a
-        sanitizer's report."""
+        """How workers have ended, but for those that the daemon has: of a signal, of a sanitizer's
+        report, or of memory that they gave the system and did not have."""
         ended = r'event=session-end .*how="(was killed by signal (?!9 |15 )\d+|exited with 1")'
-        return re.findall(ended, self.daemon.log_text())
+        return re.findall(ended + "|(Bad address)", self.daemon.log_text())
 
 
 class Counts:
-    """How often each call has succeeded and was refused."""
+    """How often each call has succeeded and was refused, those of NVML among them."""
 
-    def __init__(self, calls):
-        self.calls = calls
+    def __init__(self, calls, management):
+        self.calls, self.management = calls, management
+        self.names = [*calls.opcode, *management.by_name]
         self.succeeded, self.refused = collections.Counter(), collections.Counter()
         lines = UNREACHED.read_text().splitlines()
         fields = [line.split(maxsplit=2) for line in lines if line and line[0] != "#"]
@@ -72,7 +73,7 @@ class Counts:
             word: {name for name, what, _ in fields if what == word}
             for word in ("succeeds", "refused")
         }
-        unknown = {name for name, *_ in fields} - set(calls.opcode)
+        unknown = {name for name, *_ in fields} - set(self.names)
         assert not unknown, f"{UNREACHED}: no calls {unknown}"
 
     def share(self, name):
@@ -84,16 +85,16 @@ class Counts:
     def report(self, most=25):
         """Prints the calls with the fewest; returns those with too few, and those that have
         succeeded although they cannot."""
-        missing = sorted((n for n in self.calls.opcode if self.share(n) < 1), key=self.share)
+        missing = sorted((n for n in self.names if self.share(n) < 1), key=self.share)
         print(f"{'call':44} {'succeeded':>9} {'refused':>9}")
         for name in missing[:most]:
             print(f"{name:44} {self.succeeded[name]:9} {self.refused[name]:9}")
         if len(missing) > most:
             print(f"... {len(missing) - most} more")
         print(f"{self.succeeded.total()} successes, {self.refused.total()} refusals")
-        total = len(self.calls.opcode)
-        tried = sum(bool(self.succeeded[n] + self.refused[n]) for n in self.calls.opcode)
-        good = sum(bool(self.succeeded[n]) for n in self.calls.opcode)
+        total = len(self.names)
+        tried = sum(bool(self.succeeded[n] + self.refused[n]) for n in self.names)
+        good = sum(bool(self.succeeded[n]) for n in self.names)
         print(
             f"{total} calls, {tried} tried, {good} with success, {total - len(missing)} with "
             f"{SUCCESSES} successes and {REFUSALS} refusals or all that they can have"

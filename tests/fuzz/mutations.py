@@ -75,18 +75,23 @@ class Changes:
             self.seen[name, size].append(body[first : first + size])
 
     def values(self, header, body, bulk):
-        """(body, bulk) with other values of one or two fields, other words in a list, or less of a
-        list or of the bulk data and, accordingly, a smaller number."""
-        random, function = self.random, self.calls.of_opcode[header[1]]
+        """(body, bulk) with other values of one or two fields, other words in a list or the bulk
+        data, or more or less of these and, accordingly, another number."""
+        random, kind = self.random, getattr(self.calls.of_opcode[header[1]], self.kind)
         body, way = bytearray(body), random.random()
-        if way < 0.2:
-            there = lists(self.calls.layouts, function.params_type, body)
+        if way < 0.1 and len(bulk) >= 8:
+            bulk = bytearray(bulk)
+            # Most often where a description, or its first part, would be.
+            at = 8 * random.randrange(min(len(bulk) // 8, random.choice((4, 64, 1 << 20))))
+            self.change(bulk, "bulk", at, 8)
+        elif way < 0.2:
+            there = lists(self.calls.layouts, kind, body)
             if there := [each for each in there if each[3] > 0]:
                 name, _, first, size = random.choice(there)
                 at = first + random.randrange(0, size, 8)
                 self.change(body, name, at, min(random.choice((4, 8)), first + size - at))
-        elif way < 0.4:
-            bulk = self.less(function, header, body, bulk)
+        elif way < 0.45 and (resized := self.resized(header, body, bulk)) is not None:
+            bulk = resized
         else:
             places = self.places(header, body, form=False)
             for name, first, size in random.sample(places, min(len(places), 2)):
@@ -94,32 +99,71 @@ class Changes:
                     self.change(body, name, first, size)
         return body, bulk
 
-    def less(self, function, header, body, bulk):
-        """The bulk data, whole or not; changes the body."""
-        counted = {f.name: f.length or f.count for f in function.request_fields}
-        there = lists(self.calls.layouts, function.params_type, body)
-        there = [(counted.get(name), at, size) for name, at, _, size in there]
-        if bulk and function.bulk_in:
-            there.append((function.bulk_in.length or function.bulk_in.count, None, len(bulk)))
-        if not there:
-            return bulk
-        counter, at, size = self.random.choice(there)
+    def counted(self, header, body, bulk):
+        """(its counters with what they say, {list: counter}) of what a frame has or asks for."""
+        function = self.calls.of_opcode.get(header[1])
+        if function is None or len(body) % 8 != 0:
+            return {}, {}
+        fields, far = function.request_fields, function.bulk_in
+        if self.kind == "results_type":
+            fields, far = function.reply_fields, function.bulk_out
+        there = lists(self.calls.layouts, getattr(function, self.kind), body)
+        counters = {f.name: f.count or f.length for f in fields}
+        counters = {name: counters.get(name) for name, *_ in there}
+        if bulk and far:
+            counters[None] = far.count or far.length
+        if self.kind == "params_type":
+            asked = [f for f in (*function.reply_fields, function.bulk_out) if f]
+            counters |= {("asked", f.name): f.length for f in asked}
+        numbers = {
+            name: int.from_bytes(body[first : first + width], "little")
+            for name, first, width in self.places(header, body)
+            if name in counters.values()
+        }
+        return numbers, counters
+
+    def resized(self, header, body, bulk):
+        """The bulk data, whole or not; changes the body: a counter, and what it counts. None: there
+        is none."""
+        numbers, counters = self.counted(header, body, bulk)
+        if not numbers:
+            return None
+        some = [name for name, number in numbers.items() if number > 0]
+        counter = self.random.choice(some or list(numbers))
+        count = numbers[counter]
+        fewer = self.random.randrange(count) if count else 0
+        now = self.random.choice(
+            (fewer, fewer, fewer, count + 1, count + 8, 2 * count + 1, 5000, 1 << 16)
+        )
         for name, first, width in self.places(header, body):
-            count = int.from_bytes(body[first : first + width], "little")
-            if name == counter and count > 0 and size % count == 0:
-                fewer = self.random.randrange(count)
-                body[first : first + width] = fewer.to_bytes(width, "little")
-                if at is None:
-                    return bulk[: fewer * (size // count)]
-                struct.pack_into("<I", body, at + 4, fewer * (size // count) << 3 | 2)
+            if name == counter:
+                number = now % (1 << 8 * width)
+                body[first : first + width] = number.to_bytes(width, "little")
+        kind = getattr(self.calls.of_opcode[header[1]], self.kind)
+        for name, at, first, size in lists(self.calls.layouts, kind, body):
+            if counters.get(name) == counter:
+                each = size // count if count else 4
+                self.move(body, at, bytes(body[first : first + size])[: now * each], now * each)
+        if counters.get(None) == counter and count:
+            size = now * (len(bulk) // count)
+            bulk = bulk[:size] + bytes(max(0, size - len(bulk)))
         return bulk
+
+    @staticmethod
+    def move(body, at, data, size):
+        """The list whose pointer is there, to the end: nothing lies behind it."""
+        struct.pack_into("<iI", body, at, (len(body) - at - 8) // 8 << 2 | 1, size << 3 | 2)
+        body += data + bytes(-(-size // 8) * 8 - len(data))
 
     def of(self, header, body, bulk):
         """The frames to send in place of this one."""
         random, places = self.random, self.places(header, body)
         header, body, repeated = list(header), bytearray(body), 1
         way = random.random()
-        if places and way < 0.8:
+        resized = self.resized(header, body, bulk) if random.random() < 0.3 else None
+        if resized is not None:
+            bulk = resized
+        elif places and way < 0.8:
             for name, first, size in random.sample(places, min(len(places), random.choice((1, 2)))):
                 self.change(body, name, first, size)
         elif body and way < 0.85:
@@ -143,16 +187,18 @@ class Changes:
         body[first : first + size] = self.value(name, size, body[first : first + size])
 
     def value(self, name, size, old):
-        """An edge, what this field had in another call, or nearly what it has."""
+        """An edge, what this or any field had in another call, or nearly what it has."""
         way = self.random.random()
+        if way < 0.1:
+            others = [seen for (_, width), seen in self.seen.items() if width == size and seen]
+            return self.random.choice(self.random.choice(others or [[old]]))
         if way < 0.4:
             return self.random.choice(self.seen[name, size] or [old])
-        if way < 0.8:
+        if way < 0.7:
             number = self.random.choice(EDGES)
         else:
-            number = int.from_bytes(old, "little") + self.random.choice(
-                (-1, 1, 8, 1 << 26, 1 << 50)
-            )
+            number = int.from_bytes(old, "little")
+            number += self.random.choice((-1, 1, 8, 64, 4096, 1 << 16, 1 << 20, 1 << 50, number))
         return (number % (1 << 8 * size)).to_bytes(size, "little")
 
 
@@ -162,9 +208,14 @@ class Proxy:
 
     def __init__(self, daemon, calls, random, answers=0.0):
         self.daemon, self.calls, self.random, self.answers = daemon, calls, random, answers
-        self.recordings, self.changed = [], 0
+        self.recordings, self.changed = [], collections.Counter()  # by opcode
+        self.sessions = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def share(self, opcode):
+        """How many of such answers are changed: seldom ones more often."""
+        return self.answers * (10 if self.changed[opcode] < 20 else 1)
 
     def __enter__(self):
         threading.Thread(target=self._accept, daemon=True).start()
@@ -173,12 +224,16 @@ class Proxy:
     def __exit__(self, *_):
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+        for session in self.sessions:
+            session.join(10)
 
     def _accept(self):
         try:
             while True:
                 client = self.listener.accept()[0]
-                threading.Thread(target=self._connection, args=(client,), daemon=True).start()
+                session = threading.Thread(target=self._connection, args=(client,), daemon=True)
+                session.start()
+                self.sessions.append(session)
         except OSError:
             pass
 
@@ -270,9 +325,9 @@ class _Session:
                 self.recording.answered(header, body)
             frames = [(header, body, bulk)]
             self.answers.look_at(header, body)
-            if self.proxy.random.random() < self.proxy.answers:
+            if self.proxy.random.random() < self.proxy.share(header[1]):
                 frames = self.answers.of(header, body, bulk)
-                self.proxy.changed += 1
+                self.proxy.changed[header[1]] += 1
             self.send(self.client, frames)
 
     @staticmethod

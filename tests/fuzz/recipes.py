@@ -16,6 +16,7 @@ EXPORTED = {
 }
 ON_DEVICE, SECOND = struct.pack("<ii", 1, 0), 2  # the primary context of the second device
 PINNED, BY_DESCRIPTOR = 1, 1
+AMENDED, COPY = 5, 1 << 21  # how a copy tells of its end, and the id of one
 
 
 class Recipe:
@@ -115,6 +116,19 @@ def of_timelines(recipe):
     recipe.call("fgTimelineTake", mostBytes=65536)
 
 
+def of_questions(recipe):
+    recipe.call("fgDirectProbe")
+    recipe.call("fgTimelineClock")
+
+
+def of_pieces(recipe):
+    recipe.call("fgGraphPiece", bytes(64), exec=recipe.new("graphexec"), pieceBytes=64)
+    recipe.memory()
+    copy = struct.pack("<6Q", 1 | AMENDED << 16, MEMORY, 64, 1, 1, COPY)
+    recipe.call("fgCopy", bytes(64), copy=copy, copyBytes=len(copy), srcBytes=64)
+    recipe.call("fgAmend", bytes(64), id=COPY, bytes=64)
+
+
 def of_exports(recipe):
     recipe.call("fgIpcOpenMemory", handle=EXPORTED["memory"], flags=1, answer=dict(address=OPENED))
     recipe.call("fgIpcCloseMemory", address=OPENED)
@@ -126,7 +140,8 @@ def of_exports(recipe):
 
 def recordings(calls):
     """Of these, and of one whose session has an exporter."""
-    kinds = (of_modules, of_devices, of_streams, of_arrays, of_links, of_timelines, of_exports)
+    kinds = (of_modules, of_devices, of_streams, of_arrays, of_links, of_timelines, of_questions)
+    kinds += (of_pieces, of_exports)
     made = [Recipe(calls) for _ in kinds]
     for recipe, of_kind in zip(made, kinds, strict=True):
         of_kind(recipe)

@@ -5,17 +5,22 @@ else a server chooses are those of the new session."""
 import bisect
 import collections
 import struct
+import time
 
 import fargpu_testing as testing
 import recipes
 from calls import Message, Objects
 from connection import Connection
+from management import Session
 from mutations import Changes, lists
 
 FIRST_SLOT, SLOTS = 2000, 4096  # of ids that recorded sessions do not have
 NEAR = 1 << 28  # behind an address: what is part of the same memory
 # Answers to what a worker asks; recorded ones come at the wrong time.
 ASKED = ("fgFetched", "fgDelivered")
+NEARBY = 100  # calls
+CHANGES = 60  # of each call, before what succeeds seldom is looked at most
+PATIENCE = 10  # seconds for what succeeds again and again
 SEEN = 1 << 16  # bytes of a body in which addresses are looked for
 
 
@@ -77,7 +82,7 @@ class Replay:
         self.connection = Connection(daemon, gpus=2, **hello)
         self.connection.on_fetch = self.fetch
         self.changes = Changes(self.calls, random, "params_type")
-        self.names, self.made, self.changed = Names(), 0, 0
+        self.names, self.made, self.changed, self.sent = Names(), 0, 0, 0
         self.at = 0  # of the recording, for those who want to know where it ended
 
     def all(self, until, more=0.05, broken=0.0):
@@ -116,6 +121,7 @@ class Replay:
     def send(self, opcode, context, body, bulk, flags=testing.WANT_REPLY, result=0):
         """The answer's body; None: it was refused."""
         name = self.calls.of_opcode[opcode].name
+        self.sent += 1
         try:
             code, answer = self.connection.send(opcode, flags, context, result, body, bulk)
         except TimeoutError:
@@ -210,6 +216,35 @@ class Replay:
         self.ends.changed[name] += 1
         self.watched(name, opcode, context, bytes(body), bytes(bulk))
 
+    def hostile_from(self, place):
+        """This call and some that follow."""
+        tried = set()
+        for at in range(place, min(place + NEARBY, len(self.recording.calls))):
+            if at in self.waits:
+                continue
+            self.at = at
+            if (opcode := self.recording.calls[at][0]) not in tried:
+                tried.add(opcode)
+                self.hostile(at)
+            self.again(at, anew=False)
+
+    def hostile(self, place):
+        """Some times with other values, or with more or less in the lists that it has or asks for,
+        whatever becomes of the session."""
+        opcode, context, body, bulk = self.recording.calls[place]
+        for _ in range(6):
+            header, changed = (0, opcode, 0, context), bytearray(self.names.translate(body))
+            data = (
+                self.changes.resized(header, changed, bulk) if self.random.random() < 0.5 else None
+            )
+            if data is None:
+                changed, data = self.changes.values(header, changed, bulk)
+            for first in self.created(header, changed):
+                changed[first : first + 8] = self.new_id(changed[first : first + 8])
+            self.changed += 1
+            self.ends.changed[self.calls.of_opcode[opcode].name] += 1
+            self.send(opcode, context, bytes(changed), bytes(data))
+
     def broken(self, place):
         """Changed in any way."""
         opcode, context, body, bulk = self.recording.calls[place]
@@ -256,16 +291,19 @@ class Replayer:
         for recording in self.recordings:
             for place, call in enumerate(recording.calls):
                 self.places[self.calls.of_opcode[call[0]].name].append((recording, place))
-        self.good = {}  # by name: the part of a recording in which it succeeds most often
+        self.lists = [n for n in self.places if self.has_counters(self.calls.by_name[n])]
+        self.good = {}  # by name: the part of a recording that needs the fewest calls for a success
         self.waits, self.ends = [], Ends()  # (recording, place) of calls that did not end
         self.exporter, self.key, self.exported = None, "", {}
         self.sessions = self.broken = self.waited = self.changed = 0
 
     def run(self, goes_on):
         while goes_on():
-            recording, work = self.choose()
             replay = None
             try:
+                if self.random.random() < 0.05:
+                    Session(self.daemon, self.counts, self.random).run(times=400)
+                recording, work = self.choose()
                 replay = self.begin(recording)
                 self.sessions += 1
                 work(replay)
@@ -302,6 +340,13 @@ class Replayer:
 
     def choose(self):
         """A recording, and what to do in a session with it."""
+        # Of calls that have hardly been changed.
+        least = [name for name in self.places if self.ends.changed[name] < CHANGES]
+        if self.random.random() < (0.5 if least else 0.1):
+            some = [n for n in self.lists if self.ends.changed[n] < CHANGES] or self.lists
+            names = some if not least or self.random.random() < 0.5 else least
+            recording, place = self.with_lists(names)
+            return recording, lambda replay: (replay.all(place, more=0), replay.hostile_from(place))
         chance = self.random.random()
         if chance < 0.15:
             recording = self.random.choice(self.recipes)
@@ -318,21 +363,59 @@ class Replayer:
         if name in self.good and self.random.random() < 0.6:
             _, recording, place, first, last = self.good[name]
         else:
-            some = [self.random.choice(self.places[name]) for _ in range(3)]
+            # Where little lies before it.
+            some = self.random.choices(self.places[name], k=self.random.choice((1, 4, 16)))
             recording, place = min(some, key=lambda each: each[1])
-            first = max(0, place - self.random.choice((0, 0, 1, 2, 4, 8, 16)))
+            first = max(0, place - self.random.choice((0, 1, 2, 4, 8, 16)))
+            if self.random.random() < 0.5:
+                first = self.origin(recording, place)
             last = place + 1 + self.random.choice((0, 0, 1, 2, 4, 8))
         last = min(last, len(recording.calls))
         return recording, lambda replay: self.part(replay, name, place, first, last)
+
+    @staticmethod
+    def has_counters(function):
+        names = {f.name for f in function.request_fields}
+        fields = [*function.request_fields, function.bulk_in]
+        fields += [*function.reply_fields, function.bulk_out]
+        return any(f and (f.count or f.length) in names for f in fields)
+
+    def with_lists(self, names):
+        """Where one of these calls has some elements, and not much lies before it."""
+        name = self.random.choice(names)
+        changes = Changes(self.calls, self.random, "params_type")
+
+        def key(each):
+            opcode, context, body, bulk = each[0].calls[each[1]]
+            numbers, _ = changes.counted((0, opcode, 0, context), body, bulk)
+            return not any(numbers.values()), each[1]
+
+        return min(self.random.choices(self.places[name], k=16), key=key)
+
+    def origin(self, recording, place):
+        """The call in which one of this call's ids or addresses appears first, if it is near."""
+        named = [word for word in words(recording.calls[place][2])[1:] if word >= 1 << 32]
+        if not named:
+            return place
+        word = struct.pack("<Q", self.random.choice(named))
+        for at in range(max(0, place - NEARBY), place):
+            if word in recording.calls[at][2] or word in recording.answers[at]:
+                return at
+        return place
 
     def described(self, replay, name):
         replay.all(self.random.randrange(len(replay.recording.calls)), more=0.01)
         replay.by_description(self.calls.by_name[name], times=60)
 
     def part(self, replay, name, place, first, last):
+        """As long as it brings something."""
         replay.all(place + 1, more=0.02)
-        # Some succeed once in a session.
-        seldom = name in self.good and self.good[name][0] < 0.03
-        share = replay.repeat(first, last, place, times=2 if seldom else 100)
-        if share >= self.good.get(name, (0.01,))[0]:
-            self.good[name] = share, replay.recording, place, first, last
+        before, sent, end = self.counts.succeeded[name], replay.sent, time.monotonic() + PATIENCE
+        try:
+            share = 1
+            while share > 0 and time.monotonic() < end and self.counts.share(name) < 1:
+                share = replay.repeat(first, last, place, times=5)
+        finally:
+            score = (self.counts.succeeded[name] - before) / max(1, replay.sent - sent)
+            if score >= self.good.get(name, (0.0001,))[0]:
+                self.good[name] = score, replay.recording, place, first, last

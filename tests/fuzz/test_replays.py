@@ -8,6 +8,7 @@ it are right.
 
 import concurrent.futures
 import functools
+import pickle
 import random
 import subprocess
 import time
@@ -18,6 +19,7 @@ import fargpu_testing as testing
 import programs
 from calls import Calls
 from campaign import SEED
+from management import Management
 from mutations import Proxy
 from replays import Replayer
 
@@ -26,46 +28,57 @@ LONG = 1800
 LIMIT = 60  # of one program, in seconds
 
 
+def record(daemon, calls, program):
+    """Its sessions. They are kept beside the programs until these or the client are built anew."""
+    kept = testing.BUILD.folder / "tests" / "recordings" / f"{program.name}.pickle"
+    made_of = (program, testing.BUILD.client_libraries / "libcuda.so.1")
+    if kept.exists() and all(kept.stat().st_mtime > each.stat().st_mtime for each in made_of):
+        return pickle.loads(kept.read_bytes())
+    with Proxy(daemon, calls, random.Random(SEED)) as proxy:
+        command = [testing.BUILD.fargpu, "run", "--server", proxy.address, "--gpus", "2"]
+        command += ["--transport", "tcp", "--no-check", "--", program]
+        # No connection for bulk alone; packed images of some.
+        packed = ("none", "zstd")[len(program.name) % 2]
+        more = dict(FARGPU_TCP_CONNECTIONS=1, FARGPU_COMPRESS=packed)
+        try:
+            testing.run(command, timeout=LIMIT, env=testing.clean_environment(**more))
+        except subprocess.TimeoutExpired:
+            pass  # what it has asked is good enough
+    kept.parent.mkdir(exist_ok=True)
+    kept.with_suffix(".new").write_bytes(pickle.dumps(proxy.recordings))
+    kept.with_suffix(".new").rename(kept)
+    return proxy.recordings
+
+
 def recorded(daemon, calls, seconds):
     """Sessions of the conformance programs, in any order and as many as there is time for."""
     found = programs.programs()
     random.Random(SEED).shuffle(found)
     end = time.monotonic() + seconds
 
-    def record(number):
-        if time.monotonic() < end:
-            command = [testing.BUILD.fargpu, "run", "--server", proxy.address, "--gpus", "2"]
-            command += ["--transport", "tcp", "--no-check", "--", found[number]]
-            # No connection for bulk alone; packed images of some.
-            packed = ("none", "zstd")[number % 2]
-            more = dict(FARGPU_TCP_CONNECTIONS=1, FARGPU_COMPRESS=packed)
-            try:
-                testing.run(command, timeout=LIMIT, env=testing.clean_environment(**more))
-            except subprocess.TimeoutExpired:
-                pass  # what it has asked is good enough
+    def one(program):
+        return record(daemon, calls, program) if time.monotonic() < end else []
 
-    with Proxy(daemon, calls, random.Random(SEED)) as proxy:
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            list(pool.map(record, range(len(found))))
-        testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
-    return proxy.recordings
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return [recording for some in pool.map(one, found) for recording in some]
 
 
 class Replays(unittest.TestCase):
     def test_hostile_clients(self):
         calls = Calls()
-        counts = campaign.Counts(calls)
+        counts = campaign.Counts(calls, Management(calls.layouts))
         flags = ("--max-memory-per-job", "256M", "--host-memory-per-session", "512M")
         print(f"seed {SEED}", flush=True)
         with testing.Daemon(*flags, "--job-grace", "1s", gpus=2) as daemon:
+            end = time.monotonic() + SECONDS
             recordings = recorded(daemon, calls, SECONDS / 3)
-            run = campaign.Campaign(daemon, SECONDS * 2 / 3)
+            run = campaign.Campaign(daemon, end - time.monotonic())
             replayers = [
                 Replayer(daemon, recordings, counts, random.Random(SEED * 64 + number))
                 for number in range(3)
             ]
             targets = [functools.partial(each.run, run.goes_on) for each in replayers]
-            honest = run.run_beside(self, targets, pause=0.2)
+            honest = run.run_beside(self, targets, pause=1)
             testing.wait_until(lambda: not daemon.workers(), "no worker is left", 60)
             missing, wonders = counts.report()
             print(

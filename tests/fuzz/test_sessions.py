@@ -9,17 +9,16 @@ beside it are right.
 import collections
 import functools
 import random
-import struct
 import threading
 import unittest
 
 import campaign
 import fargpu_testing as testing
-from calls import EDGES, Calls, Message, Objects
+from calls import Calls, Message, Objects
 from campaign import SEED
 from connection import Connection
+from management import Management, Session
 
-MANAGE = 19
 SECONDS = campaign.seconds(12)
 # They end, or hold, the whole session by what they are for.
 SELDOM = {"fgHostCall", "fgContextDestroy", "fgGreenDestroy", "fgPrimaryRelease", "fgFetched"}
@@ -91,17 +90,8 @@ class Fuzzer:
         first.join()
 
     def management(self):
-        connection = Connection(self.daemon, MANAGE)
         self.sessions += 1
-        try:
-            for _ in range(30):
-                opcode = self.random.randrange(4096, 4200)
-                words = [self.random.choice(EDGES) for _ in range(self.random.randrange(6))]
-                body = struct.pack("<QQQI4x", 0x0001000100000000, 0, (8 << 3 | 2) << 32 | 1, 0)
-                body += struct.pack(f"<{len(words)}Q", *words)
-                connection.call(opcode, body[: 8 * self.random.randrange(1, 9)])
-        finally:
-            connection.close()
+        Session(self.daemon, self.counts, self.random).run(self.random.choice((20, 100, 400)))
 
     def quietly(self, work):
         try:
@@ -121,7 +111,7 @@ class Sessions(unittest.TestCase):
         calls = Calls()
         flags = ("--max-memory-per-job", "64M", "--host-memory-per-session", "256M")
         print(f"seed {SEED}", flush=True)
-        counts = campaign.Counts(calls)
+        counts = campaign.Counts(calls, Management(calls.layouts))
         with testing.Daemon(*flags, "--job-grace", "1s") as daemon:
             run = campaign.Campaign(daemon, SECONDS)
             fuzzers = [Fuzzer(daemon, counts, number) for number in range(3)]
