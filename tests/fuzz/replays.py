@@ -279,21 +279,44 @@ class Replay:
         self.send(opcode, 65535, self.names.translate(body), bulk)
 
 
-class Replayer:
-    """Makes recorded calls until each has been made often enough, and then goes on."""
+class Known:
+    """What all replayers have in common: recordings, and what has become of their calls."""
 
-    def __init__(self, daemon, recordings, counts, random):
-        self.daemon, self.counts, self.random, self.calls = daemon, counts, random, counts.calls
-        more, self.importing = recipes.recordings(self.calls)
+    def __init__(self, calls, recordings):
+        more, self.importing = recipes.recordings(calls)
         self.recipes = [*more, self.importing]
         self.recordings = [*recordings, *self.recipes]
         self.places = collections.defaultdict(list)  # by name: (recording, place)
         for recording in self.recordings:
             for place, call in enumerate(recording.calls):
-                self.places[self.calls.of_opcode[call[0]].name].append((recording, place))
-        self.lists = [n for n in self.places if self.has_counters(self.calls.by_name[n])]
+                self.places[calls.of_opcode[call[0]].name].append((recording, place))
+        self.lists = [name for name in self.places if self.has_counters(calls.by_name[name])]
         self.good = {}  # by name: the part of a recording that needs the fewest calls for a success
         self.waits, self.ends = [], Ends()  # (recording, place) of calls that did not end
+        self.tried = collections.Counter()
+
+    @staticmethod
+    def has_counters(function):
+        names = {f.name for f in function.request_fields}
+        fields = [*function.request_fields, function.bulk_in]
+        fields += [*function.reply_fields, function.bulk_out]
+        return any(f and (f.count or f.length) in names for f in fields)
+
+    def least_changed(self, names):
+        """Of those that have been changed, or tried, seldom; empty: none is."""
+
+        def often(name):
+            return self.ends.changed[name] + 6 * self.tried[name]
+
+        return sorted((name for name in names if often(name) < CHANGES), key=often)[:6]
+
+
+class Replayer:
+    """Makes recorded calls until each has been made often enough, and then goes on."""
+
+    def __init__(self, daemon, known, counts, random):
+        self.known = known
+        self.daemon, self.counts, self.random, self.calls = daemon, counts, random, counts.calls
         self.exporter, self.key, self.exported = None, "", {}
         self.sessions = self.broken = self.waited = self.changed = 0
 
@@ -310,7 +333,7 @@ class Replayer:
             except TimeoutError:
                 self.waited += 1
                 if replay is not None:
-                    self.waits.append((recording, replay.at))
+                    self.known.waits.append((recording, replay.at))
             except (OSError, EOFError):
                 self.broken += 1
             finally:
@@ -321,7 +344,7 @@ class Replayer:
             self.exporter.connection.close()
 
     def begin(self, recording):
-        if recording is not self.importing:
+        if recording is not self.known.importing:
             return self.replay(recording)
         if self.exporter is None or self.random.random() < 0.05:
             if self.exporter is not None:
@@ -335,36 +358,34 @@ class Replayer:
         return replay
 
     def replay(self, recording, **hello):
-        arguments = (recording, self.counts, self.random, self.waits, self.ends)
+        arguments = (recording, self.counts, self.random, self.known.waits, self.known.ends)
         return Replay(self.daemon, *arguments, **hello)
 
     def choose(self):
         """A recording, and what to do in a session with it."""
-        # Of calls that have hardly been changed.
-        least = [name for name in self.places if self.ends.changed[name] < CHANGES]
-        if self.random.random() < (0.5 if least else 0.1):
-            some = [n for n in self.lists if self.ends.changed[n] < CHANGES] or self.lists
-            names = some if not least or self.random.random() < 0.5 else least
+        with_lists, any_call = map(self.known.least_changed, (self.known.lists, self.known.places))
+        if any_call and self.random.random() < 0.5:
+            names = with_lists if with_lists and self.random.random() < 0.5 else any_call
             recording, place = self.with_lists(names)
             return recording, lambda replay: (replay.all(place, more=0), replay.hostile_from(place))
         chance = self.random.random()
         if chance < 0.15:
-            recording = self.random.choice(self.recipes)
+            recording = self.random.choice(self.known.recipes)
             size = len(recording.calls)
             return recording, lambda replay: replay.repeat(0, size, target=None, times=20)
         if chance < 0.35:
-            recording = self.random.choice(self.recordings)
+            recording = self.random.choice(self.known.recordings)
             return recording, lambda replay: replay.all(len(recording.calls), broken=0.002)
         missing = sorted(self.calls.opcode, key=self.counts.share)
         name = self.random.choice(missing[:40])
-        if name not in self.places or self.random.random() < 0.1:
-            recording = self.random.choice(self.recordings)
+        if name not in self.known.places or self.random.random() < 0.1:
+            recording = self.random.choice(self.known.recordings)
             return recording, lambda replay: self.described(replay, name)
-        if name in self.good and self.random.random() < 0.6:
-            _, recording, place, first, last = self.good[name]
+        if name in self.known.good and self.random.random() < 0.6:
+            _, recording, place, first, last = self.known.good[name]
         else:
             # Where little lies before it.
-            some = self.random.choices(self.places[name], k=self.random.choice((1, 4, 16)))
+            some = self.random.choices(self.known.places[name], k=self.random.choice((1, 4, 16)))
             recording, place = min(some, key=lambda each: each[1])
             first = max(0, place - self.random.choice((0, 1, 2, 4, 8, 16)))
             if self.random.random() < 0.5:
@@ -373,16 +394,10 @@ class Replayer:
         last = min(last, len(recording.calls))
         return recording, lambda replay: self.part(replay, name, place, first, last)
 
-    @staticmethod
-    def has_counters(function):
-        names = {f.name for f in function.request_fields}
-        fields = [*function.request_fields, function.bulk_in]
-        fields += [*function.reply_fields, function.bulk_out]
-        return any(f and (f.count or f.length) in names for f in fields)
-
     def with_lists(self, names):
         """Where one of these calls has some elements, and not much lies before it."""
         name = self.random.choice(names)
+        self.known.tried[name] += 1
         changes = Changes(self.calls, self.random, "params_type")
 
         def key(each):
@@ -390,7 +405,7 @@ class Replayer:
             numbers, _ = changes.counted((0, opcode, 0, context), body, bulk)
             return not any(numbers.values()), each[1]
 
-        return min(self.random.choices(self.places[name], k=16), key=key)
+        return min(self.random.choices(self.known.places[name], k=16), key=key)
 
     def origin(self, recording, place):
         """The call in which one of this call's ids or addresses appears first, if it is near."""
@@ -417,5 +432,5 @@ class Replayer:
                 share = replay.repeat(first, last, place, times=5)
         finally:
             score = (self.counts.succeeded[name] - before) / max(1, replay.sent - sent)
-            if score >= self.good.get(name, (0.0001,))[0]:
-                self.good[name] = score, replay.recording, place, first, last
+            if score >= self.known.good.get(name, (0.0001,))[0]:
+                self.known.good[name] = score, replay.recording, place, first, last

@@ -21,7 +21,7 @@ from calls import Calls
 from campaign import SEED
 from management import Management
 from mutations import Proxy
-from replays import Replayer
+from replays import Known, Replayer
 
 SECONDS = campaign.seconds(12)
 LONG = 1800
@@ -73,8 +73,9 @@ class Replays(unittest.TestCase):
             end = time.monotonic() + SECONDS
             recordings = recorded(daemon, calls, SECONDS / 3)
             run = campaign.Campaign(daemon, end - time.monotonic())
+            known = Known(calls, recordings)
             replayers = [
-                Replayer(daemon, recordings, counts, random.Random(SEED * 64 + number))
+                Replayer(daemon, known, counts, random.Random(SEED * 64 + number))
                 for number in range(3)
             ]
             targets = [functools.partial(each.run, run.goes_on) for each in replayers]
