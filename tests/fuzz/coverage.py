@@ -1,5 +1,6 @@
-"""Which lines of the server and of the client's decoding the campaigns run: builds with clang, in
-build/coverage, runs them, and prints the share of lines for each folder. Counters lie in mapped
+"""Which lines of the server and of the client's decoding the campaigns run: builds daemon, worker
+and client with clang, in build/coverage, runs the campaigns with programs of the preset release,
+which must be configured, and prints the share of lines for each folder. Counters lie in mapped
 files, so that they stay when a worker is killed or ends by _exit.
 
   PYTHONPATH=tests/support:tests/fuzz python3 -B tests/fuzz/coverage.py [--seconds N] [--lines]
@@ -12,11 +13,12 @@ import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "coverage"
+BUILD, RELEASE = ROOT / "build" / "coverage", ROOT / "build" / "release"
 PROFILES = BUILD / "profiles"
 FLAGS = f"-O1 -fprofile-instr-generate={PROFILES}/%m%c.profraw -fcoverage-mapping "
 FLAGS += "-mllvm -runtime-counter-relocation"
@@ -49,20 +51,19 @@ def build():
     defined = [f"-D{name}={value}" for name, value in settings.items()]
     quiet = dict(stdout=subprocess.DEVNULL)
     run("cmake", "--preset", "fuzz", "-B", BUILD, *defined, cwd=ROOT, **quiet)
-    known = run("ninja", "-C", BUILD, "-t", "targets", "all", capture_output=True, text=True).stdout
-    names = {line.split(":")[0] for line in known.splitlines()}
-    programs = {name for name in names if name.startswith("conformance_") and "/" not in name}
-    run(
-        "ninja",
-        "-C",
-        BUILD,
-        "-j2",
-        "product",
-        "fargpu-sim-nvml",
-        "fault_program",
-        *programs,
-        **quiet,
-    )
+    parts = "fargpud fargpu-worker fargpu-client fargpu-nvml fargpu-sim fargpu-sim-nvml"
+    run("ninja", "-C", BUILD, "-j2", *parts.split(), **quiet)
+    listed = run("ninja", "-C", RELEASE, "-t", "targets", "all", capture_output=True, text=True)
+    names = {line.split(":")[0] for line in listed.stdout.splitlines()}
+    programs = [name for name in names if re.fullmatch(r"conformance_\w+", name)]
+    run("ninja", "-C", RELEASE, "-j2", "fargpu", "fault_program", *programs, **quiet)
+    for name in ("bin/fargpu", "tests/fault/fault_program", "tests/conformance"):
+        of_release = RELEASE / name
+        programs = of_release.glob("conformance_*") if of_release.is_dir() else [of_release]
+        for program in (each for each in programs if each.is_file()):
+            place = BUILD / program.relative_to(RELEASE)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(program, place)
 
 
 def measured():

@@ -62,10 +62,15 @@ class Management:
     def __init__(self, layouts):
         self.layouts, self.sizes = layouts, Sizes()
         self.said = collections.deque(maxlen=64)  # words of answers
+        self.with_lengths = collections.defaultdict(set)  # by kind of argument: names
         library = describe.load(testing.ROOT / "schema")
         header = (testing.BUILD.folder / "generated/schema/nvml_opcodes.h").read_text()
         self.opcode = {m[1]: int(m[2]) for m in re.finditer(r"op_(\w+) = (\d+);", header)}
         self.by_name = {f.name: f for f in library.functions if f.wire}
+        for name, function in self.by_name.items():
+            for a in function.arguments:
+                if a.length or a.versions or (a.direction, a.shape) == ("inout", "value"):
+                    self.with_lengths[a.direction, a.shape].add(name)
 
     def arguments(self, function, random, broken):
         """What the client puts for them, item by item; `broken`: how often one is so."""
@@ -135,14 +140,16 @@ class Session:
         self.connection = Connection(daemon, MANAGE)
 
     def run(self, times):
-        """Calls of those that have succeeded or were refused least, and of any."""
+        """Calls of those that have succeeded or were refused least, and of any; or, broken, most of
+        those that have lengths."""
         names = sorted(self.management.by_name, key=self.counts.share)
-        broken = self.random.choice((0, 0, 0.05))
+        broken = self.random.choice((0, 0.2))
         try:
             for _ in range(times):
-                self.call(
-                    self.random.choice(names[:20] if self.random.random() < 0.7 else names), broken
-                )
+                some = names[:20]
+                if broken:
+                    some = sorted(self.random.choice(list(self.management.with_lengths.values())))
+                self.call(self.random.choice(some if self.random.random() < 0.7 else names), broken)
         finally:
             self.connection.close()
 

@@ -123,11 +123,11 @@ class Changes:
         return numbers, counters
 
     def resized(self, header, body, bulk):
-        """The bulk data, whole or not; changes the body: a counter, and what it counts. None: there
-        is none."""
+        """The bulk data, whole or not; changes the body: a counter, and what it counts, or the size
+        of a list. None: it has none."""
         numbers, counters = self.counted(header, body, bulk)
-        if not numbers:
-            return None
+        if not numbers or self.random.random() < 0.3:
+            return bulk if self.cut(header, body) else None
         some = [name for name, number in numbers.items() if number > 0]
         counter = self.random.choice(some or list(numbers))
         count = numbers[counter]
@@ -148,6 +148,18 @@ class Changes:
             size = now * (len(bulk) // count)
             bulk = bulk[:size] + bytes(max(0, size - len(bulk)))
         return bulk
+
+    def cut(self, header, body):
+        """Makes a list shorter, or longer; False: there is none."""
+        function = self.calls.of_opcode.get(header[1])
+        if function is None or len(body) % 8 != 0:
+            return False
+        there = lists(self.calls.layouts, getattr(function, self.kind), body)
+        if there:
+            _, at, first, size = self.random.choice(there)
+            now = self.random.choice((self.random.randrange(max(1, size)), size // 2, size + 8))
+            self.move(body, at, bytes(body[first : first + size])[:now], now)
+        return bool(there)
 
     @staticmethod
     def move(body, at, data, size):

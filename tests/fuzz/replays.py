@@ -290,17 +290,17 @@ class Known:
         for recording in self.recordings:
             for place, call in enumerate(recording.calls):
                 self.places[calls.of_opcode[call[0]].name].append((recording, place))
-        self.lists = [name for name in self.places if self.has_counters(calls.by_name[name])]
+        self.lists = [name for name in self.places if self.has_lists(calls.by_name[name])]
         self.good = {}  # by name: the part of a recording that needs the fewest calls for a success
         self.waits, self.ends = [], Ends()  # (recording, place) of calls that did not end
         self.tried = collections.Counter()
 
     @staticmethod
-    def has_counters(function):
+    def has_lists(function):
         names = {f.name for f in function.request_fields}
         fields = [*function.request_fields, function.bulk_in]
         fields += [*function.reply_fields, function.bulk_out]
-        return any(f and (f.count or f.length) in names for f in fields)
+        return any(f and (f.capnp == "Data" or (f.count or f.length) in names) for f in fields)
 
     def least_changed(self, names):
         """Of those that have been changed, or tried, seldom; empty: none is."""

@@ -10,6 +10,7 @@ import collections
 import functools
 import random
 import threading
+import time
 import unittest
 
 import campaign
@@ -20,6 +21,7 @@ from connection import Connection
 from management import Management, Session
 
 SECONDS = campaign.seconds(12)
+MANAGING = 2  # seconds of management sessions in turn
 # They end, or hold, the whole session by what they are for.
 SELDOM = {"fgHostCall", "fgContextDestroy", "fgGreenDestroy", "fgPrimaryRelease", "fgFetched"}
 SELDOM |= {"fgDelivered", "fgGraphUpdatable", "fgContextCreate", "fgImagePutPacked"}
@@ -90,8 +92,11 @@ class Fuzzer:
         first.join()
 
     def management(self):
-        self.sessions += 1
-        Session(self.daemon, self.counts, self.random).run(self.random.choice((20, 100, 400)))
+        end = time.monotonic() + MANAGING
+        while time.monotonic() < end:
+            self.sessions += 1
+            session = Session(self.daemon, self.counts, self.random)
+            self.quietly(functools.partial(session.run, self.random.choice((20, 100, 400))))
 
     def quietly(self, work):
         try:
