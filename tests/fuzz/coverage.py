@@ -28,6 +28,7 @@ PROGRAMS = (
     "lib/fargpu/libcuda.so.1",
     "lib/fargpu/libnvidia-ml.so.1",
 )
+CONFORMANCE, OTHERS = "tests/conformance", ("fault_program", "fuzz_nvml_program")
 CAMPAIGNS = ("sessions", "replays", "mutations", "scribbles")
 # Of the client: what reads frames and answers.
 PARTS = (
@@ -56,8 +57,8 @@ def build():
     listed = run("ninja", "-C", RELEASE, "-t", "targets", "all", capture_output=True, text=True)
     names = {line.split(":")[0] for line in listed.stdout.splitlines()}
     programs = [name for name in names if re.fullmatch(r"conformance_\w+", name)]
-    run("ninja", "-C", RELEASE, "-j2", "fargpu", "fault_program", *programs, **quiet)
-    for name in ("bin/fargpu", "tests/fault/fault_program", "tests/conformance"):
+    run("ninja", "-C", RELEASE, "-j2", "fargpu", *OTHERS, *programs, **quiet)
+    for name in ("bin/fargpu", "tests/fault/fault_program", "tests/fuzz_nvml_program", CONFORMANCE):
         of_release = RELEASE / name
         programs = of_release.glob("conformance_*") if of_release.is_dir() else [of_release]
         for program in (each for each in programs if each.is_file()):

@@ -178,6 +178,8 @@ class Changes:
         elif places and way < 0.8:
             for name, first, size in random.sample(places, min(len(places), random.choice((1, 2)))):
                 self.change(body, name, first, size)
+        elif len(body) >= 8 and way < 0.6:
+            self.change(body, "word", 8 * random.randrange(len(body) // 8), 8)
         elif body and way < 0.85:
             body[random.randrange(len(body))] ^= 1 << random.randrange(8)
         elif way < 0.87:

@@ -28,6 +28,11 @@ def programs():
     return found
 
 
+def with_management():
+    """These, and often the one that asks NVML."""
+    return programs() + 8 * [testing.BUILD.folder / "tests" / "fuzz_nvml_program"]
+
+
 class Programs:
     """`flags`: of `fargpu run`. `beside`: is called with each program that has begun."""
 
@@ -41,7 +46,7 @@ class Programs:
     def run(self, chooser):
         """Some program after the other, as long as the campaign goes on."""
         while self.campaign.goes_on():
-            path = chooser.choice(programs())
+            path = chooser.choice(with_management())
             program = subprocess.Popen(
                 [testing.BUILD.fargpu, "run", *self.flags, "--no-check", "--", path],
                 stdin=subprocess.DEVNULL,

@@ -133,8 +133,8 @@ class Sessions(unittest.TestCase):
             self.assertEqual(run.crashes(), [], f"seed {SEED}")
             self.assertIsNone(daemon.process.poll())
             # It is no good if it does not get anywhere.
-            self.assertGreater(counts.succeeded.total(), 500)
-            self.assertGreater(counts.refused.total(), 200)
+            self.assertGreater(counts.succeeded.total(), 200)
+            self.assertGreater(counts.refused.total(), 100)
 
 
 if __name__ == "__main__":
