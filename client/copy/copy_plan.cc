@@ -81,9 +81,10 @@ CopyPlan plan(const CopyFacts& copy, Observers::Set observers, const CopyMeans& 
   // Also memory of which a part is registered.
   plan.opens = (observers & Observers::kGateableMemory) != 0 && plan.route != CopyRoute::kMirror;
   const End reply = copy.to_device ? End::kNothing : End::kReply;
-  // The worker copies asynchronously. A driver then reads up to 64 KiB in its call, if the copy's
-  // stream has no work of its own but only comes behind other streams.
-  if (plan.route == CopyRoute::kMirror || plan.route == CopyRoute::kShared)
+  // The worker copies asynchronously. A driver then reads a small source in its call, if the stream
+  // has no work of its own but only comes behind other streams. The worker knows of a shared copy
+  // that it is a synchronous one, and gives the legacy stream such work.
+  if (plan.route == CopyRoute::kMirror || (plan.route == CopyRoute::kShared && !copy.legacy))
     plan.awaits_source = copy.waits && !is_large(copy) && may_change(copy, observers);
   switch (plan.route) {
     case CopyRoute::kMirror:

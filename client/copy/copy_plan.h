@@ -34,6 +34,7 @@ enum class HostMemory : uint8_t {
 struct CopyFacts {
   bool to_device = false;
   bool waits = false;      // the call is a synchronous one
+  bool legacy = false;     // in the legacy stream
   bool own_work = false;   // fargpu copies by itself, in a stream of its own
   bool takes_now = false;  // the call takes the source's bytes (SRC_ACCESS_ORDER_DURING_API_CALL)
   bool is_first = false;   // all in its stream is known to be done

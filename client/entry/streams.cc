@@ -82,7 +82,7 @@ bool per_thread_default_stream() { return per_thread_mode; }
 CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved) {
   if (watchdog::enabled()) [[unlikely]]
     watchdog::note_stream(stream);
-  if (stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_mode)) {
+  if (is_legacy(stream)) {
     const Context* context = named_current();
     *resolved = {kLegacyStreamId, context == nullptr ? nullptr : &context->legacy_stream};
     return CUDA_SUCCESS;

@@ -61,6 +61,9 @@ HostTurns::Entering entering(CUstream stream, const ResolvedStream& resolved,
 void follow_legacy(Session& session, CUstream stream);
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).
 bool per_thread_default_stream();
+inline bool is_legacy(CUstream stream) {
+  return stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_default_stream());
+}
 
 // True for NULL and the two special handles.
 inline bool is_default_stream(CUstream stream) {

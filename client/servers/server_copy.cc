@@ -244,10 +244,6 @@ HeldStreams::Touched touched_by(const Copy& copy) {
            {copy.src.address, span_of(copy.shape, copy.src)}}};
 }
 
-bool is_legacy(CUstream stream) {
-  return stream == CU_STREAM_LEGACY || (stream == nullptr && !per_thread_default_stream());
-}
-
 }  // namespace
 
 CUresult copy_between_servers(const Endpoint& dst, const Endpoint& src, const copy::Shape& shape,

@@ -189,6 +189,7 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
   Transfer transfer(target, true, dst, src, shape, stream,
                     {.to_device = true,
                      .waits = wait,
+                     .legacy = is_legacy(stream),
                      .own_work = ManagedMemory::is_own_work(),
                      .takes_now = access == SourceAccess::kDuringCall,
                      .is_first = !wait && is_done(session, target.context, stream),

@@ -3,6 +3,7 @@
 // that both ends share, and inside the device.
 #include <memory>
 
+#include "common/copy/limits.h"
 #include "common/rpc/completion_word.h"
 #include "generated/schema/internal.capnp.h"
 #include "generated/schema/opcodes.h"
@@ -12,6 +13,7 @@
 #include "server/memory/shared_host.h"
 #include "server/stream/copy_fences.h"
 #include "server/stream/host_gate.h"
+#include "server/stream/stream_events.h"
 
 namespace fargpu::server {
 
@@ -141,10 +143,22 @@ Status copy_shared_with_word(CopyCall& call) {
   return answer(worker, call.request, to_host ? CUDA_SUCCESS : result);
 }
 
+// A driver reads a small source in its call if the stream has no work of its own, even where the
+// legacy stream has to wait for others. A record is such work there.
+CUresult take_turn(const CopyCall& call) {
+  if (!call.copy.to_device() || call.bytes() > copy::kTakenInCall) return CUDA_SUCCESS;
+  StreamEvents& events = call.worker.parts().stream_events;
+  CUevent event = nullptr;
+  const CUresult result = events.record(call.context(), call.stream.handle, &event);
+  if (event != nullptr) events.give_back(call.context(), event);
+  return result;
+}
+
 Status copy_shared_and_reply(CopyCall& call) {
   Worker& worker = call.worker;
   const Request& request = call.request;
   FARGPU_ANSWER_UNLESS_SUCCESS(call.enter());
+  FARGPU_ANSWER_UNLESS_SUCCESS(take_turn(call));
   FARGPU_ANSWER_UNLESS_SUCCESS(start_shared(call));
   const LaterReply later(worker, request);
   worker.parts().completion.when(call.passed(),

@@ -64,6 +64,7 @@ const std::map<std::string, Predicate> kWords = {
     {"async", [](const Case& c) { return !c.copy.waits; }},
     {"now", [](const Case& c) { return c.copy.takes_now; }},
     {"own", [](const Case& c) { return c.copy.own_work; }},
+    {"legacy", [](const Case& c) { return c.copy.legacy; }},
     // All in the stream is known to be done.
     {"first", [](const Case& c) { return c.copy.is_first; }},
     // Host memory. "known": all or the first of it is pinned or registered.
@@ -131,12 +132,13 @@ template <typename Visit>
 void for_each_case(Visit&& visit) {
   constexpr uint64_t kSizes[] = {4u << 10, 64u << 10, (64u << 10) + 1, 1u << 20};
   struct Call {
-    bool to_device, waits, own_work, takes_now, is_first = false;
+    bool to_device, waits, own_work, takes_now, is_first = false, legacy = false;
   };
-  constexpr Call kCalls[] = {{false, false, false, false},     {false, true, false, false},
-                             {true, false, false, false},      {true, true, false, false},
-                             {true, false, false, true},       {true, true, true, false},
-                             {true, false, false, false, true}};
+  constexpr Call kCalls[] = {
+      {false, false, false, false},      {false, true, false, false},
+      {true, false, false, false},       {true, true, false, false},
+      {true, false, false, true},        {true, true, true, false},
+      {true, false, false, false, true}, {true, true, false, false, false, true}};
   struct Memory {
     HostMemory host;
     bool shared, mirrored, reachable, registered = false;
@@ -176,6 +178,7 @@ void for_each_case(Visit&& visit) {
         for (unsigned seen = 0; seen < 1u << std::size(kObservers); ++seen) {
           Case one{{.to_device = call.to_device,
                     .waits = call.waits,
+                    .legacy = call.legacy,
                     .own_work = call.own_work,
                     .takes_now = call.takes_now,
                     .is_first = call.is_first,
@@ -331,8 +334,8 @@ TEST(CopyPlan, WhatHappensToTheHostEndBefore) {
       {
           {"mirror sync to !large written", true, false},
           {"mirror", false, false},
-          {"gateable share sync to !large written", true, true},
-          {"share sync to !large written", true, false},
+          {"gateable share sync to !legacy !large written", true, true},
+          {"share sync to !legacy !large written", true, false},
           {"gateable pageable large sync to !own written", true, true},
           {"gateable known to !now written remote", true, true},
           {"gateable known to !now written staged", true, true},
