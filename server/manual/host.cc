@@ -146,7 +146,12 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
 
 Status manual_fgPagesPush(Worker& worker, const Request& request) {
   return decode_fgPagesPush(worker, request, [&](const auto& given) -> Status {
-    return answer(worker, request, worker.parts().host_pages.push(given.runs));
+    constexpr size_t kLarge = 256u << 10;
+    SessionParts& parts = worker.parts();
+    const bool is_large = given.runs.size() >= kLarge && !parts.bulk.beyond_budget();
+    const CUresult result =
+        is_large ? parts.push_beside(given.runs) : parts.host_pages.push(given.runs);
+    return answer(worker, request, result);
   });
 }
 

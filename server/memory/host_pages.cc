@@ -50,6 +50,7 @@ bool touches(const Ranges& ranges, uint64_t address, uint64_t bytes) {
 }  // namespace
 
 HostPages::~HostPages() {
+  settle();
   for (auto& [address, region] : regions_) {
     if (region.agreement) (void)withdraw(address);
   }
@@ -179,6 +180,7 @@ bool HostPages::is_leaving(uint64_t address, uint64_t bytes) const {
 }
 
 CUresult HostPages::reserve(uint64_t address, uint64_t bytes) {
+  settle();
   if (!is_range(address, bytes) || overlaps(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = take_pages(address, bytes);
   if (result != CUDA_SUCCESS) return result == CUDA_ERROR_ALREADY_MAPPED ? kOccupied : result;
@@ -188,6 +190,7 @@ CUresult HostPages::reserve(uint64_t address, uint64_t bytes) {
 
 CUresult HostPages::map(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
                         CUdeviceptr* device_pointer) {
+  settle();
   if (driver_.cuMemHostRegister_v2 == nullptr || driver_.cuMemHostGetDevicePointer_v2 == nullptr ||
       driver_.cuMemHostUnregister == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -235,6 +238,7 @@ CUresult HostPages::map_paid(uint64_t address, uint64_t bytes, uint16_t context,
 }
 
 CUresult HostPages::unmap(uint64_t address, std::vector<uint64_t>* leaving) {
+  settle();
   const auto found = regions_.find(address);
   if (found == regions_.end()) return CUDA_ERROR_NOT_MAPPED;
   const Region region = std::move(found->second);
@@ -252,6 +256,7 @@ CUresult HostPages::unmap(uint64_t address, std::vector<uint64_t>* leaving) {
 }
 
 std::vector<uint64_t> HostPages::take_context(uint16_t context) {
+  settle();
   std::vector<uint64_t> taken;
   for (auto& [address, region] : regions_) {
     if (!region.agreement || region.context != context) continue;
@@ -278,25 +283,47 @@ HostPages::Regions::iterator HostPages::region_at(uint64_t address, uint64_t byt
   return agreement && agreement->holds(address, bytes) ? found : regions_.end();
 }
 
-// A kernel that looks meanwhile should find few words changed in one place and not yet in another
-// one: between two of them is nothing but the write. What each run needs besides comes first.
-CUresult HostPages::push(std::span<const std::byte> runs) {
-  ++pushes_;
+bool HostPages::is_valid(std::span<const std::byte> runs) {
   pages::RunReader reader(runs);
   while (const auto run = reader.next()) {
-    const auto region = region_at(run->address, run->data.size());
-    if (region == regions_.end()) return CUDA_ERROR_INVALID_VALUE;
-    region->second.agreement->agree(*run);
+    if (region_at(run->address, run->data.size()) == regions_.end()) return false;
+  }
+  return !reader.malformed();
+}
+
+// A kernel that looks meanwhile should find few words changed in one place and not yet in another
+// one: between two of them is nothing but the write. What each run needs besides comes first.
+void HostPages::place(std::span<const std::byte> runs) {
+  pages::RunReader reader(runs);
+  while (const auto run = reader.next()) {
+    region_at(run->address, run->data.size())->second.agreement->agree(*run);
     __builtin_prefetch(pointer(run->address), /*rw=*/1);
   }
-  if (reader.malformed()) return CUDA_ERROR_INVALID_VALUE;
   pages::RunReader again(runs);
   pages::WordRuns words;
   while (const auto run = again.next()) words.add(pointer(run->address), run->data);
+}
+
+CUresult HostPages::push(std::span<const std::byte> runs) {
+  settle();
+  ++pushes_;
+  if (!is_valid(runs)) return CUDA_ERROR_INVALID_VALUE;
+  place(runs);
+  return CUDA_SUCCESS;
+}
+
+CUresult HostPages::push_beside(std::span<const std::byte> runs) {
+  ++pushes_;
+  if (!is_valid(runs)) {
+    settle();
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  placer_.add(runs);
   return CUDA_SUCCESS;
 }
 
 uint64_t HostPages::fetch(uint64_t from, pages::RunWriter& runs) {
+  settle();
   size_t scan = kScanBytes;
   auto region = regions_.upper_bound(from);
   if (region != regions_.begin()) --region;
@@ -315,6 +342,7 @@ uint64_t HostPages::fetch(uint64_t from, pages::RunWriter& runs) {
 }
 
 CUresult HostPages::set_on_demand(uint64_t address, bool on_demand) {
+  settle();
   const auto found = regions_.find(address);
   if (found == regions_.end() || !found->second.agreement) return CUDA_ERROR_NOT_MAPPED;
   found->second.on_demand = on_demand;
@@ -323,6 +351,7 @@ CUresult HostPages::set_on_demand(uint64_t address, bool on_demand) {
 
 std::optional<uint64_t> HostPages::fetch_part(uint64_t address, uint64_t bytes,
                                               pages::RunWriter& runs) {
+  settle();
   if (bytes == 0 || bytes > kScanBytes) return std::nullopt;
   const auto region = region_at(address, bytes);
   if (region == regions_.end()) return std::nullopt;

@@ -7,7 +7,8 @@
 // application did: a driver refuses an operation that does not lie within one registration. Regions
 // may share pages; bytes of a page that belong to no region are never sent. Bytes from the client
 // are written here and become the agreed contents. Bytes that differ from the agreed contents were
-// written by device code and are sent back. One thread (the executor's).
+// written by device code and are sent back. One thread (the executor's), which a thread for large
+// pushes helps.
 #pragma once
 
 #include <cuda.h>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "common/pages/agreement.h"
+#include "server/memory/run_placer.h"
 #include "server/object/host_budget.h"
 #include "server/object/object_end.h"
 
@@ -69,6 +71,14 @@ class HostPages {
   // Applies byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that are malformed or lie
   // outside of mapped regions: none is applied, and what was agreed on is unknown.
   CUresult push(std::span<const std::byte> runs);
+  // The same beside the executor. The runs stay where they are until kMostBeside further calls have
+  // returned, or until settle() has. Every other function here settles first.
+  CUresult push_beside(std::span<const std::byte> runs);
+  static constexpr size_t kMostBeside = RunPlacer::kMost;
+  // All is in place: to be called before whatever may look at the memory.
+  void settle() {
+    if (placer_.any()) placer_.wait();
+  }
   uint64_t pushes() const { return pushes_; }
   // Writes runs of the bytes that device code has changed, from the address `from` on. Returns the
   // address at which to continue, or 0 at the end.
@@ -113,6 +123,9 @@ class HostPages {
   // The region's bytes are no longer registered. Frees pages without registered bytes.
   void drop_memory(uint64_t address, uint64_t bytes);
   Regions::iterator region_at(uint64_t address, uint64_t bytes);
+  // Whether the runs are well-formed and lie in mapped regions.
+  bool is_valid(std::span<const std::byte> runs);
+  void place(std::span<const std::byte> runs);
 
   CUresult map_paid(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
                     CUdeviceptr* device_pointer);
@@ -125,6 +138,7 @@ class HostPages {
   Regions regions_;  // likewise
   std::map<uint64_t, Leaving> leaving_;
   uint64_t pushes_ = 0;
+  RunPlacer placer_{[this](std::span<const std::byte> runs) { place(runs); }};
 };
 
 }  // namespace fargpu::server

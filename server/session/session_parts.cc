@@ -58,7 +58,15 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
   output.flush_first([this] { ordered_copies.flush(); });
 }
 
+CUresult SessionParts::push_beside(std::span<const std::byte> runs) {
+  const CUresult result = host_pages.push_beside(runs);
+  // What lay in the block that is let go of is in place.
+  if (result == CUDA_SUCCESS) pushed[host_pages.pushes() % pushed.size()] = take_bulk();
+  return result;
+}
+
 SessionParts::~SessionParts() {
+  settle_pushes();
   host_gate.close();
   ordered_copies.close();
   stream_holds.close();

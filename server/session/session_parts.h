@@ -7,6 +7,7 @@
 // for `posted` and OrderedCopies::asked(). Nothing here waits for the GPU.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -77,6 +78,15 @@ struct SessionParts {
   // The memory that holds the current request's bulk bytes; the handler may keep it as long as it
   // needs. At most once a request.
   StagingBlock take_bulk() { return std::move(bulk); }
+  // Of a large push, for HostPages, which puts it in place beside the executor. What it returns.
+  CUresult push_beside(std::span<const std::byte> runs);
+  // Such pushes are in place, and their blocks are free: to be called before any other request.
+  void settle_pushes() {
+    if (!pushed[0] && !pushed[1]) [[likely]]
+      return;
+    host_pages.settle();
+    pushed = {};
+  }
 
   transport::Transport& transport;
   const uint64_t max_bulk_bytes;  // of one frame to the client
@@ -102,6 +112,7 @@ struct SessionParts {
   StreamEvents stream_events;
   CopyFences copy_fences;
   StagingBlock bulk;
+  std::array<StagingBlock, HostPages::kMostBeside> pushed;  // of the last push_beside(), in turn
   PostedTasks posted;
   const Core core;
   Sharing sharing;

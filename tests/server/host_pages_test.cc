@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <utility>
@@ -128,6 +130,31 @@ TEST_F(HostPagesTest, BytesGoBothWays) {
   EXPECT_EQ(unmap(address_ + 5), CUDA_SUCCESS);
   EXPECT_TRUE(registered().empty());
   EXPECT_TRUE(is_free(address_));
+}
+
+// What lay in a buffer is in place when kMostBeside further pushes have returned, whatever they
+// returned, and everything is before a fetch looks for changes.
+TEST_F(HostPagesTest, PushesAreMadeInTurnBesideTheExecutor) {
+  constexpr size_t kBytes = 60 * kPage;
+  ASSERT_EQ(map(address_, kBytes), CUDA_SUCCESS);
+  std::vector<std::byte> contents(kBytes);
+  std::array<pages::RunWriter, HostPages::kMostBeside + 1> buffers = {
+      pages::RunWriter(2 * kBytes), pages::RunWriter(2 * kBytes), pages::RunWriter(2 * kBytes)};
+  for (unsigned i = 1; i <= 300; ++i) {
+    pages::RunWriter& runs = buffers[i % buffers.size()];
+    runs.clear();
+    std::fill(contents.begin(), contents.end(), static_cast<std::byte>(i));
+    const bool is_wrong = i % 7 == 0;
+    runs.add(is_wrong ? address_ + kPage : address_, contents);
+    EXPECT_EQ(pages_.push_beside(runs.bytes()), is_wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+    if (i % 5 != 0) continue;
+    EXPECT_TRUE(fetch().empty()) << i;
+    const auto last = static_cast<std::byte>(is_wrong ? i - 1 : i);
+    EXPECT_TRUE(at(address_) == last && at(address_ + kBytes - 1) == last) << i;
+  }
+  ASSERT_EQ(push(address_ + 3, std::byte{77}), CUDA_SUCCESS);
+  EXPECT_EQ(at(address_ + 3), std::byte{77});
+  EXPECT_EQ(unmap(address_), CUDA_SUCCESS);
 }
 
 TEST_F(HostPagesTest, RegionsShareAPage) {
