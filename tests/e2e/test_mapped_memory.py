@@ -38,6 +38,21 @@ class MappedMemory(unittest.TestCase):
                             self.assertEqual(done.returncode, 0, done.stderr)
                             self.assertEqual(done.stdout, "ready\nseen\n")
 
+    def test_a_limit_of_files_does_not_end_the_process(self):
+        """Shared memory is a file to the system. Beyond RLIMIT_FSIZE it would raise SIGXFSZ."""
+        with testing.Daemon() as daemon:
+            for kind in ([], ["registered"]):
+                for transport in ("shm", "tcp"):
+                    with self.subTest(transport, kind=kind):
+                        done = daemon.run(
+                            *("bash", "-c", 'ulimit -f 4; exec "$@"', "limited"),
+                            testing.BUILD.program("mapped_memory_ends"),
+                            *("exit", *kind),
+                            flags=("--transport", transport),
+                        )
+                        self.assertEqual(done.returncode, 0, done.stderr)
+                        self.assertEqual(done.stdout, "ready\nseen\n")
+
     def test_forked_child(self):
         with testing.Daemon() as daemon:
             if not comes_when_touched(daemon):
