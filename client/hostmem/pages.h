@@ -177,6 +177,12 @@ class Pages {
     uint64_t number = 0;                    // no other region has had it
     size_t next = 0, ahead = 1;  // where sequential touches go on, and how many blocks come
   };
+  struct Part {  // of memory that several threads look at
+    explicit Part(size_t limit) : runs(limit) {}
+    pages::RunWriter runs;
+    pages::LateWords late;
+    size_t begin = 0, end = 0, reached = 0;  // offsets in the region
+  };
   struct ClosedBlocks {
     Region* region;
     BlockStates::Run run;
@@ -197,11 +203,22 @@ class Pages {
   CUresult push_late();  // needs state_
   CUresult push_part(Region& region, size_t from, size_t until,
                      const pages::Agreement::Visit& visit);  // needs state_
+  CUresult push_alone(Region& region, size_t from, size_t until,
+                      const pages::Agreement::Visit& visit);  // needs state_
+  static bool is_closed(const Region& region, size_t from, size_t until);
+  void make_parts();  // needs state_
+  CUresult push_side_by_side(Region& region, size_t from, size_t until,
+                             const pages::Agreement::Visit& visit);  // needs state_
+  CUresult push_found(const Region& region, Part& part,
+                      const pages::Agreement::Visit& visit);  // needs state_
   // As Agreement::collect().
   size_t collect(Region& region, size_t from, size_t until,
                  const pages::Agreement::Visit& visit);  // needs state_
   size_t collect_from(Region& region, const std::byte* memory, size_t from, size_t until,
                       const pages::Agreement::Visit& visit);  // needs state_
+  static size_t collect_into(Region& region, const std::byte* memory, size_t from, size_t until,
+                             const pages::Agreement::Visit& visit, pages::RunWriter& runs,
+                             pages::LateWords& late);
   // The same of memory that the system reads.
   size_t collect_read(Region& region, size_t from, size_t until,
                       const pages::Agreement::Visit& visit);  // needs state_
@@ -211,7 +228,8 @@ class Pages {
   static bool read_word(Region& region, size_t offset, std::span<std::byte> now);
   CUresult push_words();                                             // needs state_
   void forget_words(uint64_t address, uint64_t bytes);               // needs state_
-  CUresult send();                                                   // needs state_
+  CUresult send() { return send(*runs_); }                           // needs state_
+  CUresult send(pages::RunWriter& runs);                             // needs state_
   CUresult fetch_all();                                              // needs pulling_
   CUresult fetch_open();                                             // needs pulling_
   CUresult merge(std::span<const std::byte> runs, uint64_t pushes);  // needs pulling_
@@ -267,6 +285,7 @@ class Pages {
   std::map<uint64_t, size_t> watched_;  // words by address, without overlaps
   std::vector<Word> words_;             // of a push: as they were before it
   std::optional<pages::RunWriter> runs_;
+  std::vector<Part> parts_;        // none: no thread has looked beside this one yet
   pages::LateWords late_;          // agreed, but not sent yet
   int looks_ = 0;                  // of a push
   uint64_t changed_until_ = 0;     // where the last change ends that a look has found; 0: none

@@ -13,10 +13,15 @@
 // A kernel may look while the worker puts bytes in their places, in the order in which they are
 // sent: by address, and words that may be flags (LateWords) behind everything else.
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "client/hostmem/pages.h"
 #include "client/stream/amendable_copies.h"
+#include "common/copy/thread_team.h"
 #include "common/host/memory_page.h"
 #include "generated/client/wire/internal.h"
 
@@ -29,6 +34,9 @@ constexpr size_t kMuch = (size_t{8} << 20) / BlockStates::kBlock;
 // Before waits, looks at closed memory take at most this part of the time.
 constexpr int kPartOfLooks = 20;
 constexpr size_t kMostOfLateWord = 24;  // bytes in a frame: the gap, the length, the word
+// Of closed memory that is compared by several threads.
+constexpr size_t kPart = size_t{1} << 20, kParts = 8;
+static_assert(kPart % pages::Agreement::kPage == 0);
 
 }  // namespace
 
@@ -184,20 +192,120 @@ CUresult Pages::push_part(Region& region, size_t from, size_t until,
   for (size_t at = from; at < until;) {
     const bool none = word == watched_.end() || word->first - address >= until;
     const size_t stop = none ? until : word->first - address;
-    const size_t runs = runs_->bytes().size(), late = late_.count();
-    at = collect(region, at, stop, visit);
-    if (runs_->bytes().size() != runs) changed_until_ = std::max(changed_until_, runs_->end());
-    if (late_.count() != late) changed_until_ = std::max(changed_until_, late_.end());
-    if (at < stop) {
-      CUresult result = send();
-      if (result == CUDA_SUCCESS && late_.full()) result = push_late();
-      if (result != CUDA_SUCCESS) return result;
-    } else if (!none) {
-      at += word->second;
-      ++word;
-    }
+    const bool is_large = stop > at + kPart && ThreadTeam::get().threads() > 1;
+    const CUresult result = is_large && is_closed(region, at, stop)
+                                ? push_side_by_side(region, at, stop, visit)
+                                : push_alone(region, at, stop, visit);
+    if (result != CUDA_SUCCESS) return result;
+    at = stop;
+    if (none) continue;
+    at += word->second;
+    ++word;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult Pages::push_alone(Region& region, size_t at, size_t until,
+                           const pages::Agreement::Visit& visit) {
+  while (at < until) {
+    const size_t runs = runs_->bytes().size(), late = late_.count();
+    at = collect(region, at, until, visit);
+    if (runs_->bytes().size() != runs) changed_until_ = std::max(changed_until_, runs_->end());
+    if (late_.count() != late) changed_until_ = std::max(changed_until_, late_.end());
+    if (at == until) break;
+    CUresult result = send();
+    if (result == CUDA_SUCCESS && late_.full()) result = push_late();
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool Pages::is_closed(const Region& region, size_t from, size_t until) {
+  const BlockStates& blocks = region.blocks;
+  if (region.gate == nullptr || blocks.is_open(blocks.block_of(from))) return false;
+  const auto same = blocks.same_from(blocks.block_of(from), until);
+  return blocks.offset(same) + blocks.bytes(same) >= until;
+}
+
+// The threads are to find all the memory that they need.
+void Pages::make_parts() {
+  parts_.reserve(2 * kParts);
+  while (parts_.size() < 2 * kParts) {
+    Part& part = parts_.emplace_back(std::min(limit_, 2 * kPart));
+    part.runs.reserve();
+    part.late.reserve(kPart / pages::LateWords::kLine);
+  }
+}
+
+// Of closed memory, of which nothing changes meanwhile. Several threads look at some parts of it
+// while this one sends, in order, what they have found in the parts before.
+CUresult Pages::push_side_by_side(Region& region, size_t at, size_t until,
+                                  const pages::Agreement::Visit& visit) {
+  struct Batch {
+    std::span<Part> parts;
+    size_t count = 0;
+    std::function<void(size_t)> look{};
+    std::optional<ThreadTeam::Job> job{};
+  };
+  const uint64_t address = region.address();
+  if (parts_.empty()) make_parts();
+  std::array<Batch, 2> batches = {Batch{std::span(parts_).first(kParts)},
+                                  Batch{std::span(parts_).last(kParts)}};
+  const auto begin = [&](Batch& batch) {
+    for (batch.count = 0; batch.count < kParts && at < until; ++batch.count) {
+      Part& part = batch.parts[batch.count];
+      part.runs.clear();
+      part.late.clear();
+      part.begin = at;
+      at = part.end = std::min<size_t>(until, (address + at + kPart) / kPart * kPart - address);
+    }
+    batch.look = [&region, &batch](size_t i) {
+      Part& part = batch.parts[i];
+      part.reached = collect_into(region, region.gate->local(), part.begin, part.end, {}, part.runs,
+                                  part.late);
+    };
+    batch.job.emplace(ThreadTeam::get(), batch.count, batch.look);
+  };
+  CUresult result = send();
+  begin(batches[0]);
+  for (size_t turn = 0; batches[turn].count != 0; turn = 1 - turn) {
+    batches[turn].job.reset();
+    begin(batches[1 - turn]);
+    for (Part& part : batches[turn].parts.first(batches[turn].count)) {
+      if (result == CUDA_SUCCESS) result = push_found(region, part, visit);
+      if (result == CUDA_SUCCESS) result = push_alone(region, part.reached, part.end, visit);
+      if (result == CUDA_SUCCESS) result = send();
+    }
+  }
+  return result;
+}
+
+CUresult Pages::push_found(const Region& region, Part& part, const pages::Agreement::Visit& visit) {
+  constexpr size_t kPage = pages::Agreement::kPage;
+  const uint64_t begin = region.address(), end = begin + region.agreement.bytes();
+  uint64_t visited = 0;  // up to here
+  const auto visit_pages = [&](uint64_t from, uint64_t until) {
+    for (uint64_t page = std::max(from / kPage * kPage, visited); page < until; page = visited) {
+      visited = page + kPage;
+      const uint64_t first = std::max(page, begin), last = std::min(visited, end);
+      visit(first, region.agreement.contents(first - begin, last - first));
+    }
+  };
+  if (!part.runs.empty()) changed_until_ = std::max(changed_until_, part.runs.end());
+  if (!part.late.empty()) changed_until_ = std::max(changed_until_, part.late.end());
+  if (visit) {
+    pages::RunReader reader(part.runs.bytes());
+    while (const auto run = reader.next())
+      visit_pages(run->address, run->address + run->data.size());
+    visited = 0;
+    for (const pages::LateWords::Part& word : part.late.parts()) visit_pages(word.begin, word.end);
+  }
+  CUresult result = send(part.runs);
+  if (result == CUDA_SUCCESS && late_.count() + part.late.count() > pages::LateWords::kMost)
+    result = push_late();
+  for (const pages::LateWords::Part& word : part.late.parts())
+    late_.add(word.begin, word.end - word.begin);
+  return result;
 }
 
 CUresult Pages::push_late() {
@@ -229,17 +337,17 @@ CUresult Pages::push_words() {
   return send();
 }
 
-CUresult Pages::send() {
+CUresult Pages::send(pages::RunWriter& runs) {
   if (copies_ != nullptr) copies_->amend();
-  if (runs_->empty()) return CUDA_SUCCESS;
+  if (runs.empty()) return CUDA_SUCCESS;
   ++pushes_;
   if (fetching_) {
-    pages::RunReader reader(runs_->bytes());
+    pages::RunReader reader(runs.bytes());
     while (const auto run = reader.next())
       overtaken_.push_back({pushes_, run->address, run->data.size()});
   }
-  const CUresult result = wire::fgPagesPush(link_, 0, runs_->bytes().data(), runs_->bytes().size());
-  runs_->clear();
+  const CUresult result = wire::fgPagesPush(link_, 0, runs.bytes().data(), runs.bytes().size());
+  runs.clear();
   return result;
 }
 

@@ -89,10 +89,16 @@ std::span<std::byte> Pages::sample(size_t bytes) {
 
 size_t Pages::collect_from(Region& region, const std::byte* memory, size_t from, size_t until,
                            const pages::Agreement::Visit& visit) {
+  return collect_into(region, memory, from, until, visit, *runs_, late_);
+}
+
+size_t Pages::collect_into(Region& region, const std::byte* memory, size_t from, size_t until,
+                           const pages::Agreement::Visit& visit, pages::RunWriter& runs,
+                           pages::LateWords& late) {
   using Gaps = pages::Agreement::Gaps;
-  return region.agreement.collect(memory, from, until, *runs_, visit,
+  return region.agreement.collect(memory, from, until, runs, visit,
                                   region.is_new ? Gaps::kBehind : Gaps::kNone,
-                                  region.is_new ? nullptr : &late_);
+                                  region.is_new ? nullptr : &late);
 }
 
 size_t Pages::collect(Region& region, size_t from, size_t until,

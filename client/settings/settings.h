@@ -22,7 +22,7 @@
 //   FARGPU_COMPRESS          auto (default), zstd or none: how images of modules are sent
 //   FARGPU_SYNC              1: every call waits for its answer
 //   FARGPU_ZERO_COPY         0: pinned memory is never shared with a worker on the same host
-//   FARGPU_COPY_THREADS      how many threads copy large pageable memory (copy_team.h)
+//   FARGPU_COPY_THREADS      how many threads copy large memory (thread_team.h)
 //   FARGPU_MAPPED, FARGPU_MANAGED
 //                            which host memory is fetched when (fetch_mode.h reads them)
 //   FARGPU_WATCHDOG          a time, like 10s: calls that take longer are reported on stderr

@@ -4,12 +4,12 @@
 #include <array>
 #include <chrono>
 
-#include "client/copy/copy_team.h"
 #include "client/copy/pack.h"
 #include "client/entry/call_target.h"
 #include "client/transfer/ordered_copy.h"
 #include "client/transfer/routes.h"
 #include "common/copy/limits.h"
+#include "common/copy/thread_team.h"
 
 namespace fargpu::client {
 namespace {
@@ -32,7 +32,7 @@ uint64_t piece_bytes(const Transfer& transfer) {
 void fill(const StagingRing::Slot& slot, const Transfer& transfer, const copy::Piece& piece) {
   const copy::Rows from = piece.of(transfer.host.rows);
   if (is_dense(piece.shape, from)) {
-    CopyTeam::get().copy(slot.memory, reinterpret_cast<const void*>(from.address), piece.bytes);
+    ThreadTeam::get().copy(slot.memory, reinterpret_cast<const void*>(from.address), piece.bytes);
   } else {
     pack(piece.shape, from, 0, {slot.memory, piece.bytes});
   }
@@ -41,7 +41,7 @@ void fill(const StagingRing::Slot& slot, const Transfer& transfer, const copy::P
 void empty(const StagingRing::Slot& slot, const Transfer& transfer, const copy::Piece& piece) {
   const copy::Rows to = piece.of(transfer.host.rows);
   if (is_dense(piece.shape, to)) {
-    CopyTeam::get().copy(reinterpret_cast<void*>(to.address), slot.memory, piece.bytes);
+    ThreadTeam::get().copy(reinterpret_cast<void*>(to.address), slot.memory, piece.bytes);
   } else {
     unpack(piece.shape, to, 0, {slot.memory, piece.bytes});
   }

@@ -44,8 +44,18 @@ bool has_zero_byte(uint64_t word) {
   return ((word - 0x0101010101010101u) & ~word & 0x8080808080808080u) != 0;
 }
 
+// Loops over so many bytes have no way out in the middle, so that they become vector code.
+constexpr size_t kStep = 64;
+
+bool any_equal(const std::byte* a, const std::byte* b) {
+  uint8_t any = 0;
+  for (size_t i = 0; i < kStep; ++i) any |= static_cast<uint8_t>(a[i] == b[i]);
+  return any != 0;
+}
+
 // The first place from `at` on where the two differ, or `end`.
 size_t first_changed(const std::byte* a, const std::byte* b, size_t at, size_t end) {
+  while (at + kStep <= end && std::memcmp(a + at, b + at, kStep) == 0) at += kStep;
   while (at + sizeof(uint64_t) <= end && difference(a + at, b + at) == 0) at += sizeof(uint64_t);
   while (at < end && a[at] == b[at]) ++at;
   return at;
@@ -53,6 +63,7 @@ size_t first_changed(const std::byte* a, const std::byte* b, size_t at, size_t e
 
 // The first place from `at` on where the two are equal, or `end`.
 size_t first_equal(const std::byte* a, const std::byte* b, size_t at, size_t end) {
+  while (at + kStep <= end && !any_equal(a + at, b + at)) at += kStep;
   while (at + sizeof(uint64_t) <= end && !has_zero_byte(difference(a + at, b + at)))
     at += sizeof(uint64_t);
   while (at < end && a[at] != b[at]) ++at;

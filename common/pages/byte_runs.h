@@ -19,6 +19,7 @@ class RunWriter {
   // At most `limit` bytes are written; at least kSmallestLimit.
   explicit RunWriter(size_t limit);
   static constexpr size_t kSmallestLimit = 64;
+  void reserve() { bytes_.reserve(limit_); }  // nothing is allocated any more
 
   // Adds as much of `data`, which lies at `address`, as there is room for; returns how much.
   size_t add(uint64_t address, std::span<const std::byte> data);

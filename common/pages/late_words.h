@@ -19,11 +19,13 @@ class LateWords {
     uint64_t begin = 0, end = 0;
   };
 
+  void reserve(size_t parts) { parts_.reserve(parts); }
   void add(uint64_t address, size_t bytes) { parts_.push_back({address, address + bytes}); }
   bool empty() const { return parts_.empty(); }
   bool full() const { return parts_.size() >= kMost; }
   size_t count() const { return parts_.size(); }
-  uint64_t end() const { return parts_.back().end; }  // of the last one; not empty
+  std::span<const Part> parts() const { return parts_; }  // as they were added
+  uint64_t end() const { return parts_.back().end; }      // of the last one; not empty
   void clear() { parts_.clear(); }
 
   // By address, without overlaps, if they were found in several looks. Those that share a line with

@@ -10,12 +10,15 @@
 
 #include "client/hostmem/pages.h"
 #include "client/memory/user_faults.h"
+#include "common/copy/thread_team.h"
 #include "tests/client/pages_worker.h"
 
 namespace fargpu::client {
 namespace {
 
 constexpr size_t kBlock = BlockStates::kBlock;
+// Made before any test changes the environment.
+const ThreadTeam& kTeam = ThreadTeam::get();
 constexpr std::byte operator""_b(unsigned long long value) { return static_cast<std::byte>(value); }
 
 // The application's side: an access to a closed block is reported, not made.
@@ -183,40 +186,90 @@ TEST_F(TouchedPagesTest, WhatWasClosedBeforeAnyLookIsSentBeforeAWait) {
 }
 
 // It is looked at once, where it cannot change, and the end of the work need not close it.
-TEST(LargeTouchedPagesTest, MuchMemoryIsClosedForTheLook) {
-  constexpr uint64_t kAddress = 0x10'0000'0000;
-  constexpr size_t kBlocks = 200, kBytes = kBlocks * kBlock;
-  std::vector<std::byte> host(kBytes);
-  auto gate = std::make_shared<FakeGate>(host);
-  PagesWorker worker(kAddress, kBytes, true);
-  UserFaults faults;
-  Observers observers;
-  Pages pages(worker.link, observers, 4 << 20, faults);
-  ASSERT_EQ(pages.add(
-                kAddress, kBytes, 1,
-                [](CUdeviceptr* pointer) {
-                  *pointer = kAddress;
-                  return CUDA_SUCCESS;
-                },
-                [] { return false; }, [&] { return gate; }),
-            CUDA_SUCCESS);
-  std::fill(host.begin(), host.end(), 1_b);
-  ASSERT_EQ(pages.push(), CUDA_SUCCESS);  // before a wait
-  EXPECT_EQ(gate->count_closed(), 0u) << "nothing will close it";
-  std::fill(host.begin(), host.end(), 2_b);
-  size_t visited = 0;
-  pages.begin_work();
-  ASSERT_EQ(pages.push([&](uint64_t, auto bytes) {
-    EXPECT_EQ(gate->count_closed(), kBlocks);
-    visited += bytes.size();
-  }),
-            CUDA_SUCCESS);
-  pages.end_work();
-  EXPECT_LT(visited, kBytes + kBytes / 8) << "pages at the ends of messages come twice";
-  EXPECT_EQ(gate->count_closed(), kBlocks);
-  EXPECT_TRUE(std::equal(host.begin(), host.end(), worker.memory().begin()));
-  ASSERT_EQ(pages.bring(kAddress + 150 * kBlock), CUDA_SUCCESS);
-  EXPECT_FALSE(gate->closed[150]);
+class LargeTouchedPagesTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kAddress = 0x10'0000'0000;
+  static constexpr size_t kBlocks = 200, kBytes = kBlocks * kBlock;
+  LargeTouchedPagesTest() {
+    EXPECT_EQ(pages_.add(
+                  kAddress, kBytes, 1,
+                  [](CUdeviceptr* pointer) {
+                    *pointer = kAddress;
+                    return CUDA_SUCCESS;
+                  },
+                  [] { return false; }, [this] { return gate_; }),
+              CUDA_SUCCESS);
+  }
+  // How many bytes were shown.
+  size_t work() {
+    size_t visited = 0;
+    pages_.begin_work();
+    EXPECT_EQ(pages_.push([&](uint64_t address, auto bytes) {
+      EXPECT_EQ(gate_->count_closed(), kBlocks);
+      EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), host_.data() + (address - kAddress)));
+      visited += bytes.size();
+    }),
+              CUDA_SUCCESS);
+    pages_.end_work();
+    return visited;
+  }
+  void open_all() {
+    EXPECT_EQ(pages_.pull(pages_.mark()), CUDA_SUCCESS);
+    for (size_t block = 0; block < kBlocks; ++block) {
+      while (gate_->closed[block]) ASSERT_EQ(pages_.bring(kAddress + block * kBlock), CUDA_SUCCESS);
+    }
+  }
+
+  std::vector<std::byte> host_ = std::vector<std::byte>(kBytes);
+  std::shared_ptr<FakeGate> gate_ = std::make_shared<FakeGate>(host_);
+  PagesWorker worker_{kAddress, kBytes, true};
+  UserFaults faults_;
+  Observers observers_;
+  Pages pages_{worker_.link, observers_, 4 << 20, faults_};
+};
+
+TEST_F(LargeTouchedPagesTest, MuchMemoryIsClosedForTheLook) {
+  std::fill(host_.begin(), host_.end(), 1_b);
+  ASSERT_EQ(pages_.push(), CUDA_SUCCESS);  // before a wait
+  EXPECT_EQ(gate_->count_closed(), 0u) << "nothing will close it";
+  std::fill(host_.begin(), host_.end(), 2_b);
+  EXPECT_LT(work(), kBytes + kBytes / 8) << "pages at the ends of messages come twice";
+  EXPECT_EQ(gate_->count_closed(), kBlocks);
+  EXPECT_TRUE(std::equal(host_.begin(), host_.end(), worker_.memory().begin()));
+  ASSERT_EQ(pages_.bring(kAddress + 150 * kBlock), CUDA_SUCCESS);
+  EXPECT_FALSE(gate_->closed[150]);
+}
+
+// What several threads find is sent as one thread would send it: by address, words that may be flags
+// behind everything else, and an awaited word last. FARGPU_COPY_THREADS is set for this test.
+TEST_F(LargeTouchedPagesTest, SeveralThreadsFindWhatOneWouldFind) {
+  constexpr size_t kAwaited = 5 * kBlock + 128, kLate = 24;
+  ASSERT_GT(kTeam.threads(), 1u);
+  pages_.watch(kAddress + kAwaited, 8);
+  (void)work();
+  for (int round = 1; round <= 4; ++round) {
+    open_all();
+    (void)worker_.pushed_at();
+    const size_t pushed = worker_.pushed();
+    host_[kAwaited] = static_cast<std::byte>(round);
+    std::set<size_t> runs, late;
+    for (size_t at = 7 * kBlock; at + 4096 < kBytes;
+         at += kBlock + 4096 * static_cast<size_t>(round)) {
+      const size_t line = (at + 200) / 64 * 64;
+      host_[line] = host_[line + 32] = static_cast<std::byte>(round);
+      runs.insert({line, line + 32});
+      host_[line + 64 + kLate] = static_cast<std::byte>(round);
+      late.insert(line + 64 + kLate);
+    }
+    EXPECT_EQ(work(), 4096 * (runs.size() / 2) + 4096 * late.size());
+    const std::vector<size_t> sent = worker_.pushed_at();
+    std::vector<size_t> expected(runs.begin(), runs.end());
+    expected.insert(expected.end(), late.begin(), late.end());
+    expected.push_back(kAwaited);
+    EXPECT_EQ(sent, expected) << round;
+    EXPECT_EQ(worker_.pushed() - pushed, runs.size() + late.size() + 8);
+    EXPECT_TRUE(std::equal(host_.begin(), host_.end(), worker_.memory().begin()));
+  }
 }
 
 // What cannot change there is not asked for.
@@ -421,45 +474,6 @@ TEST_F(TouchedPagesTest, AnEndedContextLeavesNothingOldBehind) {
   EXPECT_FALSE(gate_->watched);
   EXPECT_EQ(gate_->failed.size(), 1u) << "one run of blocks that never came";
   EXPECT_EQ(pages_.bring(kAddress), CUDA_ERROR_NOT_MAPPED);
-}
-
-TEST(BlockStates, RunsAreFoundAndSuspicionEnds) {
-  BlockStates blocks(10 * kBlock - 1);
-  EXPECT_EQ(blocks.bytes({8, 10}), 2 * kBlock - 1);
-  blocks.close({0, 10});
-  EXPECT_FALSE(blocks.any_open());
-  EXPECT_EQ(blocks.next_suspect(0).end, 10u);
-  blocks.compared({0, 10}, false);
-  blocks.compared({0, 10}, true);
-  EXPECT_EQ(blocks.next_suspect(0).end, 10u) << "it was open a short while ago";
-  blocks.compared({0, 10}, true);
-  EXPECT_TRUE(blocks.next_suspect(0).empty());
-  blocks.open({4, 6});
-  EXPECT_EQ(blocks.next_open(0).first, 4u);
-  EXPECT_EQ(blocks.next_closed(4, 100).first, 6u);
-  EXPECT_EQ(blocks.next_closed(0, 2).end, 2u);
-  for (int i = 0; i < 2; ++i) blocks.compared({4, 6}, true);
-  EXPECT_EQ(blocks.next_suspect(0).first, 4u) << "what is open stays suspect";
-  blocks.close({5, 6});
-  for (int i = 0; i < 2; ++i) blocks.compared({4, 6}, true);
-  EXPECT_EQ(blocks.next_suspect(0).end, 5u);
-  EXPECT_TRUE(blocks.next_suspect(5).empty());
-}
-
-TEST(BlockStates, WhatIsSettledIsComparedOnce) {
-  BlockStates blocks(10 * kBlock);
-  blocks.close({0, 4});
-  blocks.settle({0, 6});
-  EXPECT_EQ(blocks.next_suspect(0).end, 10u) << "it was open until now";
-  blocks.compared({0, 10}, false);
-  EXPECT_EQ(blocks.next_suspect(0).first, 4u);
-  blocks.close({4, 10});
-  blocks.compared({4, 10}, false);
-  EXPECT_EQ(blocks.next_suspect(0).first, 4u) << "these were open when others were settled";
-  blocks.open({0, 2});
-  blocks.close({0, 2});
-  blocks.compared({0, 2}, false);
-  EXPECT_EQ(blocks.next_suspect(0).first, 0u) << "open once more";
 }
 
 }  // namespace

@@ -76,7 +76,11 @@ def main():
                 *options_of(source),
                 *("--", program),
             ],
-            env=testing.clean_environment(**(waiting_driver(transport) | simulation | each | gate)),
+            # Threads that look beside each other, also on a host with few cores.
+            env=testing.clean_environment(
+                FARGPU_COPY_THREADS="3",
+                **(waiting_driver(transport) | simulation | each | gate),
+            ),
         )
         results.append(is_right(name, " ".join([transport, *map("=".join, each.items())]), remote))
     return 0 if all(results) else 1
