@@ -72,9 +72,9 @@ class ThreadTeam {
   const std::function<void(size_t)>* job_ = nullptr;
   std::atomic<uint32_t> parts_{0};
   // Round in the upper half, next part in the lower: a helper that is late cannot take a part of
-  // a job that it does not know. Released by run(), acquired by work().
+  // a job that it does not know. Released by Job, acquired by work().
   std::atomic<uint64_t> ticket_{0};
-  std::atomic<uint32_t> done_{0};   // parts; released by work(), acquired by run()
+  std::atomic<uint32_t> done_{0};   // parts; released by work(), acquired by Job
   std::atomic<uint32_t> round_{0};  // what helpers sleep on; written after ticket_
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> running_{0};
