@@ -116,8 +116,8 @@ class HostMemory {
   void* begin_ = nullptr;
 };
 
-// Launch and synchronise of a kernel that uses none of the memory: of the first after the host wrote
-// all of it, of the next (medians of 5), and 2 s later (of 500).
+// Launch and synchronise of a kernel that uses none of the memory: of the first after the host
+// wrote all of it, of the next (medians of 5), and 2 s later (of 500).
 void untouched(size_t bytes) {
   int* device;
   NEED(cudaMalloc(&device, bytes));
@@ -186,8 +186,8 @@ void one_page(size_t bytes) {
   }
 }
 
-// Four streams, each of which computes a quarter of an array and copies it to registered memory, ten
-// times over: beside one stream, and the copy alone.
+// Four streams, each of which computes a quarter of an array and copies it to registered memory,
+// ten times over: beside one stream, and the copy alone.
 void streams(size_t bytes) {
   constexpr int kStreams = 4, kRepeats = 10;
   const size_t count = bytes / sizeof(int), part = count / kStreams;

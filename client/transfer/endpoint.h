@@ -82,7 +82,8 @@ CUresult ask_driver(Session& session, uint16_t context, CUdeviceptr address, uin
 CUresult check_array(const Endpoint& end, const copy::Shape& shape);
 
 // Mapped virtual memory may not be accessible yet. So the first operation on it is awaited, unless
-// the current device is known to have access: after that was sent, flush_first_use(). `answered`: the worker has said already what became of it.
+// the current device is known to have access: after that was sent, flush_first_use(). `answered`:
+// the worker has said already what became of it.
 bool is_untried(const Endpoint& device);
 CUresult flush_first_use(Session& session, const Endpoint& device, uint64_t bytes,
                          bool answered = false);

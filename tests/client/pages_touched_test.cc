@@ -240,8 +240,8 @@ TEST_F(LargeTouchedPagesTest, MuchMemoryIsClosedForTheLook) {
   EXPECT_FALSE(gate_->closed[150]);
 }
 
-// What several threads find is sent as one thread would send it: by address, words that may be flags
-// behind everything else, and an awaited word last. FARGPU_COPY_THREADS is set for this test.
+// What several threads find is sent as one thread would send it: by address, words that may be
+// flags behind everything else, and an awaited word last. FARGPU_COPY_THREADS is set for this test.
 TEST_F(LargeTouchedPagesTest, SeveralThreadsFindWhatOneWouldFind) {
   constexpr size_t kAwaited = 5 * kBlock + 128, kLate = 24;
   ASSERT_GT(kTeam.threads(), 1u);
