@@ -10,18 +10,13 @@
 #include <cstring>
 #include <vector>
 
+#include "need.h"
+
 namespace {
 
 constexpr size_t kSmall = 256, kBulk = size_t{64} << 20;
 
 using Clock = std::chrono::steady_clock;
-
-void require(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  std::fprintf(stderr, "calls: %s: %s\n", what, cudaGetErrorString(result));
-  std::exit(1);
-}
-#define NEED(call) require(call, #call)
 
 __global__ void nothing() {}
 

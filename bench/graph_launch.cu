@@ -9,18 +9,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "need.h"
+
 namespace {
 
 constexpr int kKernels = 100, kLaunches = 50, kRounds = 20;
 
 using Clock = std::chrono::steady_clock;
-
-void require(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  std::fprintf(stderr, "graph_launch: %s: %s\n", what, cudaGetErrorString(result));
-  std::exit(1);
-}
-#define NEED(call) require(call, #call)
 
 double us_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();

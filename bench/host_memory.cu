@@ -16,18 +16,13 @@
 #include <string>
 #include <vector>
 
+#include "need.h"
+
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20, kPage = 4096;
 
 using Clock = std::chrono::steady_clock;
-
-void require(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  std::fprintf(stderr, "host_memory: %s: %s\n", what, cudaGetErrorString(result));
-  std::exit(1);
-}
-#define NEED(call) require(call, #call)
 
 [[noreturn]] void fail(const char* what) {
   std::fprintf(stderr, "host_memory: %s\n", what);

@@ -7,19 +7,14 @@
 #include <cstdlib>
 #include <vector>
 
+#include "need.h"
+
 namespace {
 
 constexpr size_t kBytes = size_t{256} << 20, kCount = kBytes / sizeof(float);
 constexpr int kRounds = 3;
 
 using Clock = std::chrono::steady_clock;
-
-void require(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  std::fprintf(stderr, "managed_add: %s: %s\n", what, cudaGetErrorString(result));
-  std::exit(1);
-}
-#define NEED(call) require(call, #call)
 
 __global__ void add(const float* a, const float* b, float* c, size_t count) {
   const size_t at = blockIdx.x * size_t{blockDim.x} + threadIdx.x;
