@@ -53,6 +53,18 @@ class FakeGate final : public PageGate {
   bool watched = true;
 };
 
+// The region with this gate; the device sees it where the application does.
+CUresult add_region(Pages& pages, uint64_t address, size_t bytes,
+                    const std::shared_ptr<FakeGate>& gate, bool read_only = false) {
+  return pages.add(
+      address, bytes, 1,
+      [address](CUdeviceptr* pointer) {
+        *pointer = address;
+        return CUDA_SUCCESS;
+      },
+      [] { return false; }, [&gate] { return gate; }, read_only);
+}
+
 class TouchedPagesTest : public testing::Test {
  protected:
   static constexpr size_t kBlocks = 100, kBytes = kBlocks * kBlock - 5000;
@@ -63,14 +75,7 @@ class TouchedPagesTest : public testing::Test {
         worker_(kAddress, kBytes, true),
         pages_(worker_.link, observers_, piece_bytes, faults_, kLongestRead,
                /*asks_descriptors=*/false) {
-    EXPECT_EQ(pages_.add(
-                  kAddress, kBytes, 1,
-                  [](CUdeviceptr* pointer) {
-                    *pointer = kAddress;
-                    return CUDA_SUCCESS;
-                  },
-                  [] { return false; }, [this] { return gate_; }),
-              CUDA_SUCCESS);
+    EXPECT_EQ(add_region(pages_, kAddress, kBytes, gate_), CUDA_SUCCESS);
   }
   void work() {
     pages_.begin_work();
@@ -190,16 +195,7 @@ class LargeTouchedPagesTest : public testing::Test {
  protected:
   static constexpr uint64_t kAddress = 0x10'0000'0000;
   static constexpr size_t kBlocks = 200, kBytes = kBlocks * kBlock;
-  LargeTouchedPagesTest() {
-    EXPECT_EQ(pages_.add(
-                  kAddress, kBytes, 1,
-                  [](CUdeviceptr* pointer) {
-                    *pointer = kAddress;
-                    return CUDA_SUCCESS;
-                  },
-                  [] { return false; }, [this] { return gate_; }),
-              CUDA_SUCCESS);
-  }
+  LargeTouchedPagesTest() { EXPECT_EQ(add_region(pages_, kAddress, kBytes, gate_), CUDA_SUCCESS); }
   // How many bytes were shown.
   size_t work() {
     size_t visited = 0;
@@ -282,14 +278,7 @@ TEST(ReadOnlyTouchedPagesTest, NothingIsFetched) {
   UserFaults faults;
   Observers observers;
   Pages pages(worker.link, observers, 4 << 20, faults);
-  ASSERT_EQ(pages.add(
-                kAddress, kBytes, 1,
-                [](CUdeviceptr* pointer) {
-                  *pointer = kAddress;
-                  return CUDA_SUCCESS;
-                },
-                [] { return false; }, [&] { return gate; }, true),
-            CUDA_SUCCESS);
+  ASSERT_EQ(add_region(pages, kAddress, kBytes, gate, /*read_only=*/true), CUDA_SUCCESS);
   const auto work = [&] {
     pages.begin_work();
     EXPECT_EQ(pages.push(), CUDA_SUCCESS);
@@ -410,10 +399,7 @@ TEST_F(TouchedPagesTest, AnOpenRegionOfOneBlockComesWithThePull) {
   PagesWorker worker(address, host.size(), true);
   Observers observers;
   Pages pages(worker.link, observers, 4 << 20, faults_);
-  ASSERT_EQ(pages.add(
-                address, host.size(), 1, [](CUdeviceptr*) { return CUDA_SUCCESS; },
-                [] { return false; }, [&] { return gate; }),
-            CUDA_SUCCESS);
+  ASSERT_EQ(add_region(pages, address, host.size(), gate), CUDA_SUCCESS);
   const auto work = [&](std::byte value) {
     pages.begin_work();
     ASSERT_EQ(pages.push(), CUDA_SUCCESS);
