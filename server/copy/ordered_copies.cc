@@ -191,7 +191,7 @@ CUresult OrderedCopies::fetch(const Order& order) {
 
 CUresult OrderedCopies::amended(const Order& order, std::span<const std::byte> bytes) {
   const auto copy = begin(order);
-  copy->dropped = true;  // the client is told of its end alone
+  copy->dropped = true;  // its end is the only notice
   CopyChain& chain = chain_of(order);
   CopyElement element;
   element.kind = CopyElement::Kind::kAmended;

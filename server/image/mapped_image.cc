@@ -6,15 +6,14 @@
 #include <span>
 
 #include "common/base/address_check.h"
+#include "common/host/memory_page.h"
 
 namespace fargpu::server {
 namespace {
 
-constexpr size_t kPage = 4096;
-
 // Behind the NUL, up to the end of its page.
 std::span<const std::byte> bytes_behind(const void* memory, size_t size) {
-  return {static_cast<const std::byte*>(memory) + size + 1, kPage - 1 - size % kPage};
+  return {static_cast<const std::byte*>(memory) + size + 1, kPageBytes - 1 - size % kPageBytes};
 }
 
 }  // namespace
