@@ -131,6 +131,7 @@ struct Inventory {
     name @1 :Text;
     totalBytes @2 :UInt64;
     priorities @3 :Priorities;
+    contextBytes @4 :UInt64;      # that a context takes by itself; 0: not known
   }
   error @0 :Text;                 # not empty: there is no more
   driver @1 :Text;                # path

@@ -105,8 +105,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonConfig config, std::string w
                                                      driver_environment(config)));
   log::info("event=driver path={} version={}", inventory.driver_path, inventory.driver_version);
   for (const Unit& gpu : inventory.units) {
-    log::info("event=gpu uuid={} name=\"{}\" memory=\"{}\"", gpu.uuid, gpu.name,
-              format_bytes(gpu.total_bytes));
+    log::info("event=gpu uuid={} name=\"{}\" memory=\"{}\" context=\"{}\"", gpu.uuid, gpu.name,
+              format_bytes(gpu.total_bytes), format_bytes(gpu.context_bytes));
   }
   FARGPU_ASSIGN_OR_RETURN(RuntimeFolder folder, RuntimeFolder::create(config.runtime_dir));
   auto impl = std::make_unique<Impl>(std::move(config), std::move(worker_program), launcher,

@@ -116,7 +116,7 @@ Result<Inventory> read_inventory(schema::Inventory::Reader root) {
     return Status(StatusCode::kProtocol, "the probe named too many GPUs");
   for (const auto from : root.getUnits()) {
     Unit unit{printable(from.getUuid().cStr(), 64), printable(from.getName().cStr(), 256),
-              from.getTotalBytes(), read(from.getPriorities())};
+              from.getTotalBytes(), read(from.getPriorities()), from.getContextBytes()};
     if (unit.uuid.empty() || unit.name.empty())
       return Status(StatusCode::kProtocol, "the probe found a GPU without a name");
     inventory.units.push_back(std::move(unit));
@@ -307,6 +307,7 @@ MessageBytes encode_inventory(const Result<Inventory>& inventory) {
           units[i].setName(unit.name.substr(0, 128));
           units[i].setTotalBytes(unit.total_bytes);
           fill(units[i].initPriorities(), unit.priorities);
+          units[i].setContextBytes(unit.context_bytes);
         }
       });
 }

@@ -50,11 +50,12 @@ Status HostPlacement::admits(size_t gpu, uint64_t memory_bytes) const {
     return {StatusCode::kNoCapacity,
             fmt::format("GPU {} already has {} jobs, the limit", gpu, load.jobs)};
   }
-  if (!limits_.oversubscribe_memory &&
-      memory_bytes > units_[gpu].total_bytes - load.reserved_bytes) {
+  const uint64_t contexts = (load.jobs + uint64_t{1}) * units_[gpu].context_bytes;
+  const uint64_t taken = load.reserved_bytes + contexts;
+  const uint64_t left = units_[gpu].total_bytes - std::min(taken, units_[gpu].total_bytes);
+  if (!limits_.oversubscribe_memory && memory_bytes > left) {
     return {StatusCode::kNoCapacity,
-            fmt::format("GPU {} has {} left to reserve, {} were asked for", gpu,
-                        format_bytes(units_[gpu].total_bytes - load.reserved_bytes),
+            fmt::format("GPU {} has {} left to reserve, {} were asked for", gpu, format_bytes(left),
                         format_bytes(memory_bytes))};
   }
   return Status();
@@ -124,7 +125,8 @@ Result<std::vector<size_t>> HostPlacement::choose(const PlacementRequest& reques
                     allocations_.size()));
   }
   const bool fits = std::any_of(units_.begin(), units_.end(), [&](const Unit& unit) {
-    return request.memory_bytes <= unit.total_bytes;
+    return request.memory_bytes <=
+           unit.total_bytes - std::min(unit.context_bytes, unit.total_bytes);
   });
   if (!fits) {
     return Status(StatusCode::kInvalidArgument,

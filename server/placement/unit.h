@@ -20,6 +20,7 @@ struct Unit {
   std::string name;
   uint64_t total_bytes = 0;
   PriorityRange priorities;
+  uint64_t context_bytes = 0;  // that a context takes of it, by itself; 0: not known
 };
 
 struct PlacementRequest {

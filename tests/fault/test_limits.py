@@ -106,6 +106,23 @@ class Limits(unittest.TestCase):
                 daemon.run(program(), "init", flags=("--memory", "128M")).returncode, 0
             )
 
+    def test_memory_of_contexts(self):
+        """The contexts of the jobs have their place beside the memory that is reserved."""
+        environment = {"FARGPU_SIM_CONTEXT_MEMORY": "64M"}
+        with testing.Daemon("--sim-memory", "512M", environment=environment) as daemon:
+            self.assertIn('context="64.0 MiB"', daemon.log_text())
+            for memory, code in (("480M", 2), ("448M", 0)):
+                done = daemon.run(program(), "init", flags=("--memory", memory))
+                self.assertEqual(done.returncode, code, done.stderr)
+            first = daemon.start(program(), stdin=-1, flags=("--memory", "192M"))
+            self.assertEqual(first.stdout.readline(), "ready\n")
+            for memory, code in (("224M", 75), ("192M", 0)):
+                done = daemon.run(program(), "init", flags=("--memory", memory))
+                self.assertEqual(done.returncode, code, done.stderr)
+            first.communicate(timeout=testing.LIMIT)
+        with testing.Daemon(gpus=2) as daemon:
+            self.assertEqual(daemon.log_text().count('context="0 B"'), 2, daemon.log_text())
+
     def test_most_memory_of_a_job(self):
         for name in ("--max-memory-per-job", "--memory-per-session"):
             with self.subTest(name), testing.Daemon("--sim-memory", "1G", name, "256M") as daemon:

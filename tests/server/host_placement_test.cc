@@ -81,6 +81,26 @@ TEST(HostPlacement, ReservesMemoryAndGivesItBack) {
   EXPECT_EQ(host.place(4, wish(1, 6 * kGiB, {"0"}))->units, Indices{0});
 }
 
+TEST(HostPlacement, EachJobsContextHasItsPlaceBesideReservedMemory) {
+  auto units = three_gpus();
+  units[0].context_bytes = kGiB;
+  HostPlacement host(units, {});
+  EXPECT_EQ(host.place(1, wish(1, 8 * kGiB, {"0"})).status().code(), StatusCode::kNoCapacity);
+  ASSERT_TRUE(host.place(1, wish(1, 3 * kGiB, {"0"})).ok());
+  ASSERT_TRUE(host.place(2, wish(1, 0, {"0"})).ok());
+  EXPECT_EQ(host.place(3, wish(1, 3 * kGiB, {"0"})).status().code(), StatusCode::kNoCapacity);
+  ASSERT_TRUE(host.place(3, wish(1, 2 * kGiB, {"0"})).ok());
+  EXPECT_EQ(host.place(4, wish(1, 1, {"0"})).status().code(), StatusCode::kNoCapacity);
+  for (const uint64_t job : {1, 2, 3}) host.release(job);
+  EXPECT_TRUE(host.place(4, wish(1, 7 * kGiB, {"0"})).ok());
+}
+
+TEST(HostPlacement, AContextLargerThanItsGpuLeavesNothing) {
+  HostPlacement host({{"GPU-aaaa1111", "first", kGiB, {}, 2 * kGiB}}, {});
+  EXPECT_EQ(host.place(1, wish(1, 1)).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(host.place(1, wish(1)).ok());
+}
+
 TEST(HostPlacement, MemoryThatNoGpuHasCanNeverBe) {
   HostPlacement host(three_gpus(), {});
   EXPECT_EQ(host.place(1, wish(1, 17 * kGiB)).status().code(), StatusCode::kInvalidArgument);

@@ -134,7 +134,7 @@ TEST(WorkerMessages, AnInventoryReadsBack) {
   const Inventory inventory{
       "/usr/lib/libcuda.so.1",
       13000,
-      {{"GPU-1", "NVIDIA H200 NVL", 150, {0, -5}}, {"GPU-2", "Other", 20, {}}}};
+      {{"GPU-1", "NVIDIA H200 NVL", 150, {0, -5}, 7}, {"GPU-2", "Other", 20, {}}}};
   const auto read = parse_inventory(received(encode_inventory(inventory)).body());
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->driver_path, inventory.driver_path);
@@ -143,6 +143,8 @@ TEST(WorkerMessages, AnInventoryReadsBack) {
   EXPECT_EQ(read->units[0].name, "NVIDIA H200 NVL");
   EXPECT_EQ(read->units[0].total_bytes, 150u);
   EXPECT_EQ(read->units[0].priorities.greatest, -5);
+  EXPECT_EQ(read->units[0].context_bytes, 7u);
+  EXPECT_EQ(read->units[1].context_bytes, 0u);
 }
 
 TEST(WorkerMessages, AnInventoryOfManyGpusWithLongNamesFits) {
