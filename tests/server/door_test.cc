@@ -203,9 +203,22 @@ class ListenersTest : public testing::Test {
     return -1;
   }
 
-  int asked_for_room_ = 0;
+  static std::vector<Fd> connect(int count) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::getsockname(listening(), name, &size), 0);
+    std::vector<Fd> peers;
+    for (int i = 0; i < count; ++i) {
+      peers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(::connect(peers.back().get(), name, size), 0);
+    }
+    return peers;
+  }
+
+  int asked_for_room_ = 0, accepted_ = 0;
   boost::asio::io_context loop_;
-  Listeners listeners_{loop_, [](const Fd&, const std::string&) {},
+  Listeners listeners_{loop_, [this](const Fd&, const std::string&) { ++accepted_; },
                        [this] { return ++asked_for_room_ < 5; }};
 };
 
@@ -213,12 +226,7 @@ TEST_F(ListenersTest, RoomIsMadeWithoutADescriptor) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "a sanitizer opens a pipe to look at an object";
 #endif
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  auto* const name = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(::getsockname(listening(), name, &size), 0);
-  const Fd peer(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::connect(peer.get(), name, size), 0);
+  const auto peers = connect(1);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{2, before.rlim_max};  // poll() needs as many as it is given
@@ -226,6 +234,17 @@ TEST_F(ListenersTest, RoomIsMadeWithoutADescriptor) {
   loop_.run_for(std::chrono::milliseconds(100));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(asked_for_room_, 5);
+}
+
+// Those that are there already get their turn between two batches.
+TEST_F(ListenersTest, AcceptsInBatches) {
+  const auto peers = connect(150);
+  std::vector<int> at_turns;
+  while (accepted_ < 150) {
+    ASSERT_GT(loop_.run_one_for(std::chrono::seconds(5)), 0u);
+    at_turns.push_back(accepted_);
+  }
+  EXPECT_EQ(at_turns, (std::vector{64, 128, 150}));
 }
 
 TEST_F(ListenersTest, AnotherFailureCostsNobody) {
