@@ -8,6 +8,7 @@ import struct
 import time
 
 import fargpu_testing as testing
+import hostile
 import recipes
 from calls import Message, Objects
 from connection import Connection
@@ -284,7 +285,7 @@ class Known:
 
     def __init__(self, calls, recordings):
         more, self.importing = recipes.recordings(calls)
-        self.recipes = [*more, self.importing]
+        self.recipes = [*more, *hostile.recordings(calls), self.importing]
         self.recordings = [*recordings, *self.recipes]
         self.places = collections.defaultdict(list)  # by name: (recording, place)
         for recording in self.recordings:
