@@ -60,7 +60,7 @@ class GatedHost::Moved final : public PageGate, public std::enable_shared_from_t
         end_(page_of(address + bytes)),
         closed_((end_ - first_ + kBlock - 1) / kBlock) {}
   ~Moved() override {
-    if (shadow_ != 0) ::munmap(as_pointer(shadow_), end_ - first_);
+    if (shadow_ != 0) ::munmap(as_pointer(shadow_), end_ - first_ + table_bytes());
   }
   Moved(const Moved&) = delete;
   Moved& operator=(const Moved&) = delete;
@@ -79,26 +79,40 @@ class GatedHost::Moved final : public PageGate, public std::enable_shared_from_t
   void unwatch() override;
 
   // Of the thread that serves.
-  bool has(uint64_t address);
-  void on_access(uint64_t address);
-  void on_change(const UserFaults::Access& change);
+  bool on_access(uint64_t address);  // false: the page is none of it
+  void on_change(const UserFaults::Access& report);
   void show_to_child(bool shown);
 
  private:
-  struct Move {
-    uint64_t begin, end, target;
+  enum : uint64_t { kGone = 1, kEmptied = 2 };
+  // While no report has been read that was not taken yet: the application goes on when it was read.
+  struct Lock {
+    explicit Lock(Moved& moved) : reports(moved.host_.reporting_), own(moved.mutex_) {}
+    std::unique_lock<std::mutex> reports, own;
   };
   // The blocks here have no head.
   uint64_t at(size_t block) const { return std::min(first_ + block * kBlock, end_); }
   uint64_t shadow_of(uint64_t address) const { return shadow_ + (address - first_); }
-  // All of these need mutex_. Where the application has a page of the range now, and which page of
-  // the range it has at an address.
-  uint64_t now_at(uint64_t page) const;
-  uint64_t was_at(uint64_t page) const;
-  bool is_closed(uint64_t page) const {
-    return page >= first_ && page < end_ && closed_[(page - first_) / kBlock];
+  uint64_t table_bytes() const {
+    return page_from((end_ - first_) / kPageBytes * sizeof(uint64_t));
   }
-  void open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin, uint64_t end);
+  // All of these need mutex_. How far the application has moved a page of the range, and what else
+  // it has done to it. A page that it has emptied stays so, whatever comes for it.
+  uint64_t& change(uint64_t page) const {
+    return reinterpret_cast<uint64_t*>(shadow_ + (end_ - first_))[(page - first_) / kPageBytes];
+  }
+  // Where it has the page now; 0: nowhere.
+  uint64_t now_at(uint64_t page) const {
+    if (!is_changed_) return page;
+    return (change(page) & kGone) != 0 ? 0 : page + page_of(change(page));
+  }
+  // Which page of the range it has at an address; 0: none.
+  uint64_t was_at(uint64_t address) const;
+  // The range as it is now, in pieces.
+  template <typename Visit>
+  void each_piece(const Visit& visit) const;
+  bool is_closed(uint64_t page) const { return closed_[(page - first_) / kBlock]; }
+  void open_pages(Lock& lock, uint64_t begin, uint64_t end);
   bool open_page(uint64_t page, int error);
 
   static constexpr int kMostTries = 50;
@@ -107,23 +121,22 @@ class GatedHost::Moved final : public PageGate, public std::enable_shared_from_t
   const uint64_t address_;
   const size_t bytes_;
   const uint64_t first_, end_;  // whole pages
-  uint64_t shadow_ = 0;
+  uint64_t shadow_ = 0;         // and behind it the changes, zero at first
   std::mutex changing_;  // lock order: before mutex_, which is given up where the system is busy
   std::mutex mutex_;
   std::vector<bool> closed_;  // guarded by mutex_, like all below
   bool fixed_ = false;        // nothing is closed any more
-  std::array<Move, 16> moves_{};
-  size_t moves_count_ = 0;
+  bool is_changed_ = false;   // some pages were
 };
 
 bool GatedHost::Moved::watch() {
   const size_t bytes = end_ - first_;
   auto* const pages = as_pointer(first_);
-  void* const shadow = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+  void* const shadow = ::mmap(nullptr, bytes + table_bytes(), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (shadow == MAP_FAILED) return false;
   shadow_ = reinterpret_cast<uint64_t>(shadow);
-  ::madvise(shadow, bytes, MADV_DONTFORK);
+  ::madvise(shadow, bytes + table_bytes(), MADV_DONTFORK);
   if (!host_.keeps_.watch(shadow_, bytes) || !host_.moves_.watch(first_, bytes)) return false;
   // A child that is made past the handlers of fork() faults instead of reading zeros.
   if (::madvise(pages, bytes, MADV_DONTFORK) == 0) {
@@ -141,7 +154,7 @@ size_t GatedHost::Moved::close(size_t offset, size_t bytes) {
   if (begin < first_ || begin >= end_ || bytes == 0) return 0;
   uint64_t end = std::min(begin + bytes, end_);
   std::lock_guard no_other(changing_);
-  std::unique_lock lock(mutex_);
+  Lock lock(*this);
   const size_t block = (begin - first_) / kBlock;
   size_t until = block;
   while (at(until) < end && closed_[until] == closed_[block]) ++until;
@@ -175,7 +188,7 @@ void GatedHost::Moved::open(size_t offset, size_t bytes) {
   const uint64_t end = std::min(address_ + offset + bytes, end_);
   if (begin >= end) return;
   std::lock_guard no_other(changing_);
-  std::unique_lock lock(mutex_);
+  Lock lock(*this);
   for (size_t block = (begin - first_) / kBlock; at(block) < end; ++block) {
     // The pages of an open block are where they belong; what lies in the shadow is nothing.
     if (!closed_[block]) continue;
@@ -186,36 +199,35 @@ void GatedHost::Moved::open(size_t offset, size_t bytes) {
               closed_.begin() + static_cast<ptrdiff_t>(until), false);
     block = until - 1;
   }
-  if (moves_count_ == 0) return host_.moves_.retry(begin, end - begin);
+  if (!is_changed_) return host_.moves_.retry(begin, end - begin);
   for (uint64_t page = begin; page < end; page += kPageBytes)
-    host_.moves_.retry(now_at(page), kPageBytes);
+    if (const uint64_t now = now_at(page); now != 0) host_.moves_.retry(now, kPageBytes);
 }
 
-void GatedHost::Moved::open_pages(std::unique_lock<std::mutex>& lock, uint64_t begin,
-                                  uint64_t end) {
-  uint64_t looked_for = 0;
+void GatedHost::Moved::open_pages(Lock& lock, uint64_t begin, uint64_t end) {
   for (uint64_t page = begin; page < end;) {
     int error = 0;
     // The application may have moved pages apart.
-    const size_t bytes = moves_count_ == 0 ? end - page : kPageBytes;
-    page += host_.moves_.move(now_at(page), shadow_of(page), bytes, &error);
+    const size_t bytes = is_changed_ ? kPageBytes : end - page;
+    const uint64_t to = now_at(page);
+    if (is_changed_ && (std::exchange(change(page), change(page) & ~kEmptied) & kEmptied) != 0)
+      ::madvise(as_pointer(shadow_of(page)), kPageBytes, MADV_DONTNEED);
+    page += to == 0 ? bytes : host_.moves_.move(to, shadow_of(page), bytes, &error);
     if (page >= end || error == 0) continue;
-    if (error != EAGAIN && page == looked_for && open_page(page, error)) {
+    if (error != EAGAIN && open_page(page, error)) {
       page += kPageBytes;
       continue;
     }
-    // The system may be waiting for a report to be taken, which needs the lock; a report that has
-    // been taken may say where the page is now.
-    lock.unlock();
-    if (error == EAGAIN) std::this_thread::yield();
-    host_.await_reports();
-    looked_for = page;
-    lock.lock();
+    // Perhaps until a report has been read. It may say where the page is now.
+    lock.own.unlock();
+    lock.reports.unlock();
+    std::this_thread::yield();
+    lock.reports.lock();
+    lock.own.lock();
   }
 }
 
-// A page that could not be moved back. What the application has unmapped is gone. False: to be
-// tried again.
+// A page that could not be moved back. False: to be tried again.
 bool GatedHost::Moved::open_page(uint64_t page, int error) {
   if (error == EEXIST) return true;
   const uint64_t to = now_at(page);
@@ -233,72 +245,68 @@ bool GatedHost::Moved::open_page(uint64_t page, int error) {
 
 void GatedHost::Moved::unwatch() {
   open(first_ - address_, end_ - first_);
-  const auto give_back = [this](uint64_t begin, size_t bytes) {
-    host_.moves_.unwatch(begin, bytes);
-    ::madvise(as_pointer(begin), bytes, MADV_DOFORK);
-  };
-  give_back(first_, end_ - first_);
   {
     std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < moves_count_; ++i)
-      give_back(moves_[i].target, moves_[i].end - moves_[i].begin);
+    each_piece([this](uint64_t begin, size_t bytes) {
+      host_.moves_.unwatch(begin, bytes);
+      ::madvise(as_pointer(begin), bytes, MADV_DOFORK);
+    });
   }
   host_.unwatched(address_);
 }
 
-uint64_t GatedHost::Moved::now_at(uint64_t page) const {
-  for (size_t i = 0; i < moves_count_; ++i) {
-    const Move& move = moves_[i];
-    if (page >= move.begin && page < move.end) page = move.target + (page - move.begin);
+uint64_t GatedHost::Moved::was_at(uint64_t address) const {
+  const uint64_t page = page_of(address);
+  if (!is_changed_) return page >= first_ && page < end_ ? page : 0;
+  for (uint64_t was = first_; was < end_; was += kPageBytes)
+    if (now_at(was) == page) return was;
+  return 0;
+}
+
+template <typename Visit>
+void GatedHost::Moved::each_piece(const Visit& visit) const {
+  for (uint64_t begin = first_, end = 0; begin < end_; begin = end) {
+    end = is_changed_ ? begin + kPageBytes : end_;
+    while (end < end_ && change(end) == change(begin)) end += kPageBytes;
+    if (const uint64_t now = now_at(begin); now != 0) visit(now, end - begin);
   }
-  return page;
 }
 
-uint64_t GatedHost::Moved::was_at(uint64_t page) const {
-  for (size_t i = moves_count_; i-- > 0;) {
-    const Move& move = moves_[i];
-    if (page >= move.target && page - move.target < move.end - move.begin)
-      page = move.begin + (page - move.target);
-  }
-  return page;
-}
-
-bool GatedHost::Moved::has(uint64_t address) {
-  std::lock_guard lock(mutex_);
-  const uint64_t page = was_at(page_of(address));
-  return page >= first_ && page < end_;
-}
-
-void GatedHost::Moved::on_access(uint64_t address) {
+bool GatedHost::Moved::on_access(uint64_t address) {
   std::lock_guard lock(mutex_);
   const uint64_t page = page_of(address), was = was_at(page);
-  if (is_closed(was)) return host_.ask({was, false});
-  // The application has emptied it.
-  if (host_.moves_.zero_page(page) != 0) host_.moves_.retry(page, kPageBytes);
+  if (was == 0) return false;
+  if (is_closed(was) && host_.ask({was, false})) return true;
+  // The application has emptied it, or it is asked for once more.
+  if (is_closed(was) || host_.moves_.zero_page(page) != 0) host_.moves_.retry(page, kPageBytes);
+  return true;
 }
 
-void GatedHost::Moved::on_change(const UserFaults::Access& change) {
+void GatedHost::Moved::on_change(const UserFaults::Access& report) {
   using What = UserFaults::Access::What;
   std::lock_guard lock(mutex_);
-  // The pages are emptied some time after the report: nothing may be closed in between.
-  for (uint64_t page = change.address; change.what == What::kEmptied && page < change.end;
-       page += kPageBytes) {
-    const uint64_t was = was_at(page);
-    if (is_closed(was)) ::madvise(as_pointer(shadow_of(was)), kPageBytes, MADV_DONTNEED);
+  const uint64_t begin = is_changed_ ? first_ : std::max(first_, report.address);
+  const uint64_t end = is_changed_ ? end_ : std::min(end_, report.end);
+  for (uint64_t page = begin; page < end; page += kPageBytes) {
+    const uint64_t now = now_at(page);
+    if (now < report.address || now >= report.end) continue;
+    is_changed_ = true;
+    if (report.what == What::kMoved)
+      change(page) += report.target - report.address;
+    else if (report.what == What::kUnmapped)
+      change(page) = kGone;
+    else if (is_closed(page))
+      change(page) |= kEmptied;
   }
-  if (change.what == What::kMoved && moves_count_ < moves_.size())
-    moves_[moves_count_++] = {change.address, change.end, change.target};
-  if (!std::exchange(fixed_, true)) host_.ask({address_, true});
+  // The pages are emptied some time after the report: nothing may be closed in between.
+  if (is_changed_ && !std::exchange(fixed_, true)) (void)host_.ask({address_, true});
 }
 
 void GatedHost::Moved::show_to_child(bool shown) {
-  const auto advise = [shown](uint64_t begin, size_t bytes) {
-    ::madvise(as_pointer(begin), bytes, shown ? MADV_DOFORK : MADV_DONTFORK);
-  };
   std::lock_guard lock(mutex_);
-  advise(first_, end_ - first_);
-  for (size_t i = 0; i < moves_count_; ++i)
-    advise(moves_[i].target, moves_[i].end - moves_[i].begin);
+  each_piece([shown](uint64_t begin, size_t bytes) {
+    ::madvise(as_pointer(begin), bytes, shown ? MADV_DOFORK : MADV_DONTFORK);
+  });
 }
 
 void* GatedHost::allocate(size_t bytes) {
@@ -380,11 +388,8 @@ std::vector<uint64_t> GatedHost::keep(uint64_t address, size_t bytes) {
   return open;
 }
 
-void GatedHost::await_reports() { std::lock_guard taken(reporting_); }
-
 void GatedHost::show_to_child(bool shown) {
-  await_reports();
-  std::lock_guard lock(mutex_);
+  std::scoped_lock lock(reporting_, mutex_);
   for (auto& [address, range] : ranges_)
     if (range.moved != nullptr) range.moved->show_to_child(shown);
 }
@@ -424,11 +429,10 @@ void GatedHost::serve(const UserFaults::Access& access) {
   std::lock_guard lock(mutex_);
   for (auto& [address, range] : ranges_) {
     if (range.moved == nullptr) continue;
-    if (access.what == What::kAccess) {
-      if (range.moved->has(access.address)) return range.moved->on_access(access.address);
-    } else if (access.address < address + range.bytes && access.end > address) {
+    if (access.what != What::kAccess)
       range.moved->on_change(access);
-    }
+    else if (range.moved->on_access(access.address))
+      return;
   }
   if (access.what != What::kAccess) return;
   // Memory that has been opened for good, and was then emptied.
@@ -437,14 +441,14 @@ void GatedHost::serve(const UserFaults::Access& access) {
 }
 
 // Needs mutex_, as its callers have it.
-void GatedHost::ask(const Wanted& wanted) {
-  if (wanted_count_ == wanted_.size() && !wanted.all)
-    return moves_.retry(wanted.address, kPageBytes);
+bool GatedHost::ask(const Wanted& wanted) {
+  if (wanted_count_ == wanted_.size() && !wanted.all) return false;
   if (wanted_count_ == wanted_.size())
     wanted_[0] = wanted;
   else
     wanted_[wanted_count_++] = wanted;
   accesses_.wake();
+  return true;
 }
 
 bool GatedHost::next(Wanted* wanted) {

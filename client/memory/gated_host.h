@@ -78,9 +78,7 @@ class GatedHost {
     std::shared_ptr<Moved> moved{};    // while it is watched
   };
   void serve(const UserFaults::Access& access);
-  // What the application has done to its memory by now is known when this returns.
-  void await_reports();
-  void ask(const Wanted& wanted);
+  bool ask(const Wanted& wanted);  // false: there is no room
   // False: it must stay open by now.
   bool watched(uint64_t address, std::shared_ptr<Moved> moved = nullptr);
   void unwatched(uint64_t address);

@@ -232,6 +232,43 @@ void moved() {
   ::munmap(now, 2 * kBytes);
 }
 
+char* move(char* from, size_t bytes, char* to) {
+  void* const there = ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+  HOLDS(there == to);
+  return to;
+}
+
+void moved_again() {
+  for (int round = 0; round < 4; ++round) {
+    char* const memory = enrolled();
+    char *const first = map_pages(2 * kBytes), *const second = map_pages(2 * kBytes);
+    if (round % 2 == 0) {
+      step("moved to another address, and from there to a third one");
+      check(move(move(memory, kBytes, first), kBytes, second));
+    } else {
+      step("moved apart, in many parts");
+      constexpr size_t kPart = kBytes / 64;
+      for (size_t at = 0; at < kBytes; at += kPart) move(memory + at, kPart, second + 2 * at);
+      for (size_t at = 0; at < kBytes; at += kPart) move(second + 2 * at, kPart, first + at);
+      check(first);
+    }
+    char* const now = round % 2 == 0 ? second : first;
+    (void)cuMemHostUnregister(memory);
+    check(now);
+    ::munmap(first, 2 * kBytes);
+    ::munmap(second, 2 * kBytes);
+  }
+  step("moved to another address, and emptied there");
+  for (int round = 0; round < 10; ++round) {
+    char *const memory = enrolled(), *const now = move(memory, kBytes, map_pages(kBytes));
+    HOLDS(::madvise(now, kBytes / 2, MADV_DONTNEED) == 0);
+    for (size_t at = 0; at < kBytes / 2; at += kPage) HOLDS(word(now, at) == 0);
+    check(now, kBytes / 2);
+    (void)cuMemHostUnregister(memory);
+    ::munmap(now, kBytes);
+  }
+}
+
 void emptied() {
   step("emptied");
   char* const memory = enrolled();
@@ -348,6 +385,7 @@ int main() {
   children();
   unmapped();
   moved();
+  moved_again();
   emptied();
   protected_and_locked();
   other_kinds();
