@@ -112,12 +112,10 @@ std::shared_ptr<void> make_turns(Session& session, const ResolvedStream& resolve
   return session.host_turns.make(StreamState::turns_of(*resolved.state), order_of(resolved));
 }
 
-HostTurns::Entering entering(CUstream stream, const ResolvedStream& resolved, unsigned own_work) {
-  HostTurns::Entering entering{.own_work = own_work};
-  if (order_of(resolved) != HostTurns::Of::kBlocking) return entering;
-  if (const Context* const own = context_of(stream); own != nullptr)
-    entering.legacy = &own->legacy_stream->queue;
-  return entering;
+const StreamQueue* legacy_queue_beside(CUstream stream, const ResolvedStream& resolved) {
+  if (order_of(resolved) != HostTurns::Of::kBlocking) return nullptr;
+  const Context* const own = context_of(stream);
+  return own == nullptr ? nullptr : &own->legacy_stream->queue;
 }
 
 void follow_legacy(Session& session, CUstream stream) {

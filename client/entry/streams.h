@@ -50,13 +50,12 @@ struct ResolvedStream {
 CUresult resolve_stream(Session& session, CUstream stream, ResolvedStream* resolved);
 // Of a stream with a state.
 HostTurns::Of order_of(const ResolvedStream& stream);
-// For host functions that will be sent into `resolved`, which has a state. From now on work counts
+// For a host function that will be sent into `resolved`, which has a state. From now on work counts
 // itself while it is being sent.
 std::shared_ptr<void> make_turns(Session& session, const ResolvedStream& resolved);
-// What HostTurns asks before they are sent. `own_work`: of them, a graph's launch is work, too. The
-// session, the stream's state and the context outlive it.
-HostTurns::Entering entering(CUstream stream, const ResolvedStream& resolved,
-                             unsigned own_work = 0);
+// The queue of the legacy stream, if that and `stream` wait for each other; else null. The context
+// outlives it.
+const StreamQueue* legacy_queue_beside(CUstream stream, const ResolvedStream& resolved);
 // Sends a mark, if one is needed, into the legacy stream of the context in which `stream` lives.
 void follow_legacy(Session& session, CUstream stream);
 // True inside an entry of the per-thread-default-stream variants (_ptsz, _ptds).

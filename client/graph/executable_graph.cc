@@ -143,23 +143,6 @@ void keep_until_idle(Session& session, Context* context, std::shared_ptr<void> k
       .detach();
 }
 
-// What host nodes take where they stand beside other nodes (HostTurns). Where they would take more
-// than there are, the worker makes nodes of another kind (server/stream/host_words.h), which take
-// none, unless it edits the graph, or the others are children of host nodes and copies that are
-// carried out by host nodes: then they are alone.
-void note_turns(GraphExec& exec, bool is_edited) {
-  const auto functions = static_cast<unsigned>(exec.host_calls.size());
-  const bool alone = std::all_of(exec.nodes.begin(), exec.nodes.end(), [](const auto& node) {
-    return node.second.type == CU_GRAPH_NODE_TYPE_HOST ||
-           node.second.type == CU_GRAPH_NODE_TYPE_EMPTY;
-  });
-  const unsigned turns = HostTurns::kOfHostNode * functions;
-  if (!alone && (turns <= HostTurns::kMost || is_edited))
-    exec.turns = turns;
-  else
-    exec.functions_alone = functions;
-}
-
 // `keeps` lives until the launch that was made in `last` has ended.
 void keep_until_launched(Session& session, const LastLaunch& last, std::shared_ptr<void> keeps) {
   Context* const context = last.context;
@@ -222,18 +205,10 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
                      const ResolvedStream& resolved) {
   Session& session = target.session;
   std::shared_ptr<void> turns;
-  FunctionsToSend alone{.stream = stream};
-  if (resolved.state != nullptr && !exec.host_calls.empty()) {
-    if (exec.turns == 0) {
-      alone.turns = turns = make_turns(session, resolved);
-      alone.entering = entering(stream, resolved, /*own_work=*/1);
-      alone.entering.functions = exec.functions_alone;
-      alone.entering.of_work_behind = HostTurns::kOfHostGraph;
-    } else {
-      turns =
-          session.host_turns.add_graph(StreamState::turns_of(*resolved.state), order_of(resolved),
-                                       exec.turns, [&] { return session.lost.load(); });
-    }
+  if (resolved.state != nullptr && exec.with_host_nodes && !exec.host_calls.empty()) {
+    turns = session.host_turns.add_graph(StreamState::turns_of(*resolved.state), order_of(resolved),
+                                         static_cast<unsigned>(exec.host_calls.size()),
+                                         [&] { return session.lost.load(); });
   }
   std::vector<HostFunction> functions;
   functions.reserve(exec.host_calls.size());
@@ -256,12 +231,13 @@ CUresult send_launch(GraphExec& exec, const CallTarget& target, CUstream stream,
     exec.functions.follow(ids.back());
     session.channel().await_notices();
   }
-  const CUresult result = submit_functions(
-      target, alone, Submission::kHostMemory | Submission::kQueuePlace, [&](uint64_t id) {
-        return wire::fgGraphLaunch(session, target.context, exec.id, id,
-                                   static_cast<unsigned>(ids.size()),
-                                   ids.empty() ? nullptr : ids.data());
-      });
+  const CUresult result =
+      submit_functions(target, {.stream = stream},
+                       Submission::kHostMemory | Submission::kQueuePlace, [&](uint64_t id) {
+                         return wire::fgGraphLaunch(session, target.context, exec.id, id,
+                                                    static_cast<unsigned>(ids.size()),
+                                                    ids.empty() ? nullptr : ids.data());
+                       });
   if (result != CUDA_SUCCESS)
     for (const uint64_t id : ids) session.host_calls.cancel(id);
   if (result == CUDA_SUCCESS &&
@@ -415,7 +391,7 @@ CUresult instantiate(GraphLock& lock, const Graph& graph, cuuint64_t flags, CUgr
   made->places = places;
   made->nodes = std::move(description.nodes);
   made->host_calls = std::move(description.host_calls);
-  note_turns(*made, base != 0);
+  made->with_host_nodes = base != 0 || frame == 0;
   made->awaited = std::move(description.awaited);
   made->uses = std::move(uses);
   made->may_be_refused = may_be_refused;

@@ -66,8 +66,9 @@ struct GraphExec final : Object {
   std::vector<uint64_t> disabled;  // ids of nodes
   std::shared_ptr<GraphUses> uses;
   LastLaunch last;  // of launches in sequence
-  // Of a launch (HostTurns): beside other nodes, or of host nodes that are alone.
-  unsigned turns = 0, functions_alone = 0;
+  // Its host nodes are the driver's, which take turns (HostTurns): the worker edits the graph. Else
+  // they are operations on words in memory (server/stream/host_words.h).
+  bool with_host_nodes = false;
   uint32_t places = 1;  // of a launch (StreamQueue); never changes
 
   // Another thread destroys it: the server may have it still.

@@ -68,16 +68,13 @@ uint64_t width(const Graph& graph) {
 }
 
 uint64_t count(const Graph& graph) {
-  uint64_t places = 0, inside = 0, kernels = 0, hosts = 0;
+  uint64_t places = 0, inside = 0, kernels = 0;
   for (const GraphNode* node : graph.nodes) {
     switch (node->params.type()) {
       case CU_GRAPH_NODE_TYPE_GRAPH:
         for (const Graph* child : node->inside) inside += count(*child);
         break;
       case CU_GRAPH_NODE_TYPE_EMPTY:
-        break;
-      case CU_GRAPH_NODE_TYPE_HOST:
-        ++hosts;
         break;
       default:
         if (is_in_the_place_of_another(*node)) break;
@@ -86,8 +83,6 @@ uint64_t count(const Graph& graph) {
     }
   }
   const uint64_t wide = width(graph);
-  // The worker may make others in their place (server/stream/host_words.h).
-  if (places > 0) places += hosts;
   const uint64_t queues = wide > kManyKernels && kernels > kManyKernels ? kQueuesOfManyKernels
                                                                         : std::min(wide, kQueues);
   return (places + queues - 1) / queues + inside;

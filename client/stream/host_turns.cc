@@ -6,7 +6,7 @@
 
 namespace fargpu::client {
 
-// Those of one function, or of one launch of a graph.
+// Those of one function, or of one launch of a graph with host nodes.
 class HostTurns::Turns {
  public:
   Turns(HostTurns& of, std::shared_ptr<Share> stream, Of kind)
@@ -27,31 +27,18 @@ class HostTurns::Turns {
   const std::shared_ptr<Share>& stream() const { return stream_; }
   Of kind() const { return kind_; }
   bool has_turns() const { return taken_ > 0; }
-  unsigned of_work_behind() const { return of_work_behind_; }
-  // Of work of the legacy stream: functions that are being sent may come behind it, too.
-  unsigned of_legacy_work() const {
-    return is_sent() ? of_work_behind_ : std::max(functions_, of_work_behind_);
-  }
   void take(unsigned turns) {
     taken_ += turns;
     stream_->taken += turns;
     of_.taken_ += turns;
   }
-  // Of work behind these, which take so many by themselves, and behind functions before them.
-  unsigned after(unsigned of_work_behind) const {
-    for (const Turns* const before : stream_->lasts)
-      of_work_behind = std::max(of_work_behind, before->of_work_behind_);
-    return of_work_behind;
-  }
-  void begin_last(const Entering& entering) {
-    functions_ = entering.functions;
-    of_work_behind_ = after(entering.of_work_behind);
+  void begin_last() {
     begin_ = ++stream_->clock;
     end_ = 0;
     stream_->lasts.push_back(this);
     of_.lasts_[static_cast<size_t>(kind_)].insert(this);
   }
-  // No work comes right behind those that were sent before the sending of these began.
+  // No work comes right behind those that were sent before the sending of this one began.
   void sent() {
     end_ = ++stream_->clock;
     const std::vector<Turns*> lasts = stream_->lasts;
@@ -69,16 +56,16 @@ class HostTurns::Turns {
   HostTurns& of_;
   const std::shared_ptr<Share> stream_;
   const Of kind_;
-  unsigned taken_ = 0, functions_ = 1, of_work_behind_ = 1;
+  unsigned taken_ = 0;
   uint64_t begin_ = 0, end_ = 0;  // of the sending, by the stream's clock
 };
 
-bool HostTurns::is_beside_work(const Entering& entering, const Follow& follow_legacy) {
-  if (entering.legacy == nullptr || !entering.legacy->may_have_work()) return false;
+bool HostTurns::is_beside_work(const StreamQueue* legacy, const Follow& follow_legacy) {
+  if (legacy == nullptr || !legacy->may_have_work()) return false;
   if (std::chrono::steady_clock::now() - first_ < kSendsOfBefore) return true;
-  // Nobody may have waited for it. In front of the functions: it would be behind them.
+  // Nobody may have waited for it. In front of the function: it would be behind it.
   follow_legacy();
-  return entering.legacy->may_have_work();
+  return legacy->may_have_work();
 }
 
 std::shared_ptr<void> HostTurns::make(std::shared_ptr<Share> stream, Of of) {
@@ -86,47 +73,39 @@ std::shared_ptr<void> HostTurns::make(std::shared_ptr<Share> stream, Of of) {
   return std::make_shared<Turns>(*this, std::move(stream), of);
 }
 
-// Device work that is being sent may come before the functions or behind them.
-bool HostTurns::is_followed(const Turns& functions, unsigned own_work) const {
-  return functions.stream()->sending > own_work ||
-         (functions.kind() == Of::kLegacy && sending_ > 0);
+// Device work that is being sent may come before the function or behind it.
+bool HostTurns::is_followed(const Turns& function) const {
+  return function.stream()->sending > 0 || (function.kind() == Of::kLegacy && sending_ > 0);
 }
 
-unsigned HostTurns::turns_for(const Turns& functions, const Entering& entering, bool is_beside,
-                              bool followed) {
-  return (is_beside ? entering.functions : 0) +
-         (followed ? functions.after(entering.of_work_behind) : 0);
-}
-
-bool HostTurns::may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+bool HostTurns::may_enter(const std::shared_ptr<void>& function, const StreamQueue* legacy,
                           const Follow& follow_legacy, const Lost& lost) {
-  Turns& turns = *static_cast<Turns*>(functions.get());
-  const bool was_beside = is_beside_work(entering, follow_legacy);
+  Turns& turns = *static_cast<Turns*>(function.get());
+  const bool was_beside = is_beside_work(legacy, follow_legacy);
   Lock lock(mutex_);
-  // Work of the legacy stream that came since has looked for functions, and these were not there.
-  const bool is_beside =
-      was_beside || (entering.legacy != nullptr && entering.legacy->may_have_work());
-  const bool followed = is_followed(turns, entering.own_work);
-  const unsigned needed = turns_for(turns, entering, is_beside, followed);
+  // Work of the legacy stream that came since has looked for functions, and this was not there.
+  const bool is_beside = was_beside || (legacy != nullptr && legacy->may_have_work());
+  const bool followed = is_followed(turns);
+  const unsigned needed = (is_beside ? 1 : 0) + (followed ? 1 : 0);
   if (needed != 0 && is_full(*turns.stream(), needed) && !lost()) return false;
-  turns.begin_last(entering);
+  turns.begin_last();
   if (followed) turns.end_last();
   turns.take(needed);
   return true;
 }
 
-void HostTurns::has_entered(const std::shared_ptr<void>& functions) {
+void HostTurns::has_entered(const std::shared_ptr<void>& function) {
   Lock lock(mutex_);
-  static_cast<Turns*>(functions.get())->sent();
+  static_cast<Turns*>(function.get())->sent();
 }
 
-void HostTurns::wait_to_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+void HostTurns::wait_to_enter(const std::shared_ptr<void>& function, const StreamQueue* legacy,
                               const Follow& follow_legacy, const Lost& lost) {
-  Turns& turns = *static_cast<Turns*>(functions.get());
+  Turns& turns = *static_cast<Turns*>(function.get());
   for (;;) {
-    const bool is_beside = is_beside_work(entering, follow_legacy);
+    const bool is_beside = is_beside_work(legacy, follow_legacy);
     Lock lock(mutex_);
-    const unsigned needed = turns_for(turns, entering, is_beside, is_followed(turns, 0));
+    const unsigned needed = (is_beside ? 1 : 0) + (is_followed(turns) ? 1 : 0);
     if (needed == 0 || !is_full(*turns.stream(), needed) || lost()) return;
     wait_for_fewer(lock);
   }
@@ -148,16 +127,14 @@ void HostTurns::wait(Lock& lock, const Share& stream, unsigned turns,
   while (is_full(stream, turns) && !enough()) wait_for_fewer(lock);
 }
 
-std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,
-                                           const Lost& lost) {
-  // As seen on an H200: in turn with another graph, for each host node; behind a function, beside
-  // the turn of that; and beside the legacy stream.
-  const unsigned in_turn = turns / kOfHostNode;
+std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, Of of,
+                                           unsigned host_nodes, const Lost& lost) {
+  // As seen on an H200: behind a function, beside the turn of that; and beside the legacy stream.
   constexpr unsigned kBehindFunction = 1, kBesideLegacy = 1;
   Share& share = *stream;
   auto taken = std::make_shared<Turns>(*this, std::move(stream), of);
   Lock lock(mutex_);
-  turns += in_turn;
+  unsigned turns = kOfHostNode * host_nodes;
   if (of != Of::kApart) turns += kBesideLegacy;
   if (share.is_behind_function || !share.lasts.empty()) turns += kBehindFunction;
   wait(lock, share, turns, lost);
@@ -165,15 +142,15 @@ std::shared_ptr<void> HostTurns::add_graph(std::shared_ptr<Share> stream, Of of,
   return taken;
 }
 
-void HostTurns::take(Lock& lock, Turns* functions, unsigned turns, const Lost& lost) {
-  const std::shared_ptr<Share> stream = functions->stream();  // it may end meanwhile
+void HostTurns::take(Lock& lock, Turns* function, const Lost& lost) {
+  const std::shared_ptr<Share> stream = function->stream();  // it may end meanwhile
   const auto has_ended = [&] {
-    return std::find(stream->lasts.begin(), stream->lasts.end(), functions) == stream->lasts.end();
+    return std::find(stream->lasts.begin(), stream->lasts.end(), function) == stream->lasts.end();
   };
-  wait(lock, *stream, turns, [&] { return has_ended() || lost(); });
+  wait(lock, *stream, 1, [&] { return has_ended() || lost(); });
   if (has_ended()) return;
-  functions->end_last();
-  functions->take(turns);
+  function->end_last();
+  function->take(1);
 }
 
 void HostTurns::take_lasts(Lock& lock, Of of, const Lost& lost) {
@@ -184,17 +161,14 @@ void HostTurns::take_lasts(Lock& lock, Of of, const Lost& lost) {
       last->end_last();
       continue;
     }
-    take(lock, last, of == Of::kBlocking ? last->of_legacy_work() : last->of_work_behind(), lost);
+    take(lock, last, lost);
   }
 }
 
 void HostTurns::enter(Share& stream, Of of, const Lost& lost) {
   Lock lock(mutex_);
   stream.is_behind_function = !stream.lasts.empty();
-  while (!stream.lasts.empty()) {
-    Turns* const last = stream.lasts.front();
-    take(lock, last, last->of_work_behind(), lost);
-  }
+  while (!stream.lasts.empty()) take(lock, stream.lasts.front(), lost);
   if (of == Of::kBlocking) take_lasts(lock, Of::kLegacy, lost);
   if (of == Of::kLegacy) take_lasts(lock, Of::kBlocking, lost);
   ++stream.sending;

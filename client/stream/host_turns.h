@@ -2,14 +2,14 @@
 // before the functions have run.
 //
 // A driver takes any number of host functions, but for device work behind one it sets aside a part
-// of its queue of 4 MiB: an H100 with driver 580 takes 56 functions with work behind each, and two
-// parts for each host node of a graph. Then the submitting call waits. In the worker the waiting
-// thread would be the executor, the only one that can read that a function has returned. So the
-// thread that would submit more waits here, in the client, until an earlier function has returned.
+// of its queue of 4 MiB: an H100 with driver 580 takes 56 functions with work behind each. Then the
+// submitting call waits. In the worker the waiting thread would be the executor, the only one that
+// can read that a function has returned. So the thread that would submit more waits here, in the
+// client, until an earlier function has returned.
 //
-// A graph of kernels takes two parts behind a graph that has host nodes alone, other work one; here
-// both count as four, which leaves room for what the legacy stream adds; also with functions in
-// between.
+// Host nodes of graphs take more than is known. So the worker makes operations on words in their
+// place (server/stream/host_words.h), but in graphs that it edits, which count with much more than
+// any was seen to take.
 //
 // Blocking streams and the legacy stream wait for each other, and that costs parts, too (an H200,
 // docs/measurements/2026-11-28-calls-that-wait.md): while device work of the legacy stream has not
@@ -36,9 +36,7 @@ class HostTurns {
   // Streams may share a queue of the driver, so this is for all streams of a session. Some are left
   // for the first turns of further streams, of which there are kMostOfAll at most.
   static constexpr unsigned kMost = 52, kMostOfAll = 400;
-  static constexpr unsigned kOfHostNode = 2;
-  // Of device work behind a graph that has host nodes alone, however many.
-  static constexpr unsigned kOfHostGraph = 4;
+  static constexpr unsigned kOfHostNode = 6;
 
   // How the stream and the legacy stream wait for each other.
   enum class Of : uint8_t { kApart, kBlocking, kLegacy };
@@ -57,33 +55,26 @@ class HostTurns {
 
   using Lost = std::function<bool()>;
   using Follow = std::function<void()>;
-  // What HostTurns looks at when functions enter a stream.
-  struct Entering {
-    unsigned functions = 1;               // one behind the other
-    unsigned of_work_behind = 1;          // turns of device work that comes right behind them
-    unsigned own_work = 0;                // of the work that is being sent in their stream, theirs
-    const StreamQueue* legacy = nullptr;  // that their stream and it wait for each other
-  };
   // What threads were sending when the first functions came had not counted itself as being sent.
   // For so long no mark is believed to come behind it.
   static constexpr std::chrono::milliseconds kSendsOfBefore{50};
-  // The turns of functions, or of one launch of a graph that has host nodes alone, none yet. Must
-  // live until they have run.
+  // The turns of a function, none yet. Must live until it has run.
   std::shared_ptr<void> make(std::shared_ptr<Share> stream, Of of);
-  // Right before they are sent, when HostCalls knows them: device work that begins from now on is
-  // taken to be behind them. So is work that is being sent already, which may come before or behind
-  // them; it takes its turn here. False: there are not as many turns, and they must not be sent;
+  // Right before it is sent, when HostCalls knows it: device work that begins from now on is taken
+  // to be behind it. So is work that is being sent already, which may come before or behind it; it
+  // takes its turn here. False: there are not as many turns, and it must not be sent;
   // wait_to_enter() first.
+  // `legacy`: the queue of the legacy stream, if that and its stream wait for each other; else null.
   // `follow_legacy` makes what is known of the legacy stream newer; it may send.
-  bool may_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+  bool may_enter(const std::shared_ptr<void>& function, const StreamQueue* legacy,
                  const Follow& follow_legacy, const Lost& lost);
-  void wait_to_enter(const std::shared_ptr<void>& functions, const Entering& entering,
+  void wait_to_enter(const std::shared_ptr<void>& function, const StreamQueue* legacy,
                      const Follow& follow_legacy, const Lost& lost);
-  // They are sent: work that begins from now on comes behind them.
-  void has_entered(const std::shared_ptr<void>& functions);
-  // Before a graph with host nodes beside other nodes is launched, right before or after enter():
-  // waits for its turns, unless the stream has none.
-  std::shared_ptr<void> add_graph(std::shared_ptr<Share> stream, Of of, unsigned turns,
+  // It is sent: work that begins from now on comes behind it.
+  void has_entered(const std::shared_ptr<void>& function);
+  // Before a graph that has so many host nodes of the driver is launched, right before or after
+  // enter(): waits for its turns, unless the stream has none.
+  std::shared_ptr<void> add_graph(std::shared_ptr<Share> stream, Of of, unsigned host_nodes,
                                   const Lost& lost);
   // Before device work is sent into the stream. Waits if it is behind a function, kMost turns are
   // taken, and the function's stream has some of them. Then it counts as being sent until sent().
@@ -93,14 +84,12 @@ class HostTurns {
  private:
   using Lock = std::unique_lock<std::mutex>;
   bool is_full(const Share& stream, unsigned turns) const;
-  bool is_beside_work(const Entering& entering, const Follow& follow_legacy);
-  bool is_followed(const Turns& functions, unsigned own_work) const;
-  static unsigned turns_for(const Turns& functions, const Entering& entering, bool is_beside,
-                            bool followed);
+  bool is_beside_work(const StreamQueue* legacy, const Follow& follow_legacy);
+  bool is_followed(const Turns& function) const;
   void wait_for_fewer(Lock& lock);
   void wait(Lock& lock, const Share& stream, unsigned turns, const std::function<bool()>& enough);
-  // Work has come behind, or may have, unless the functions have run meanwhile.
-  void take(Lock& lock, Turns* functions, unsigned turns, const Lost& lost);
+  // Work has come behind, or may have, unless the function has run meanwhile.
+  void take(Lock& lock, Turns* function, const Lost& lost);
   void take_lasts(Lock& lock, Of of, const Lost& lost);
 
   std::once_flag first_functions_;

@@ -61,7 +61,7 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function) {
   FunctionsToSend one{.stream = function.stream};
   if (resolved.state != nullptr) {
     function.turns = one.turns = make_turns(target.session, resolved);
-    one.entering = entering(function.stream, resolved);
+    one.legacy = legacy_queue_beside(function.stream, resolved);
   }
   function.device = device_key(context_of(function.stream));
   const uint64_t id = functions.add(function);

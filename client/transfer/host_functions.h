@@ -23,7 +23,7 @@ CUresult put_into_stream(const CallTarget& target, HostFunction function);
 struct FunctionsToSend {
   CUstream stream;  // as the application gave it
   std::shared_ptr<void> turns{};
-  HostTurns::Entering entering{};
+  const StreamQueue* legacy = nullptr;  // as HostTurns has it
 };
 // Sends them when there are turns, by `message(stream)`: it is given the stream's id on the wire.
 // They leave at once, with what was sent before: the application may be waiting for one of them.
@@ -37,9 +37,8 @@ CUresult submit_functions(const CallTarget& target, const FunctionsToSend& funct
     bool is_early = false;
     const CUresult result =
         submit(session, target.context, functions.stream, needs, [&](uint64_t id) -> CUresult {
-          is_early =
-              functions.turns != nullptr &&
-              !session.host_turns.may_enter(functions.turns, functions.entering, follow, lost);
+          is_early = functions.turns != nullptr &&
+                     !session.host_turns.may_enter(functions.turns, functions.legacy, follow, lost);
           return is_early ? CUDA_ERROR_NOT_READY : message(id);
         });
     if (result == CUDA_SUCCESS && functions.turns != nullptr)
@@ -48,7 +47,7 @@ CUresult submit_functions(const CallTarget& target, const FunctionsToSend& funct
       (void)session.channel().flush();
       return result;
     }
-    session.host_turns.wait_to_enter(functions.turns, functions.entering, follow, lost);
+    session.host_turns.wait_to_enter(functions.turns, functions.legacy, follow, lost);
   }
 }
 

@@ -66,8 +66,8 @@ ExecutableGraph::Outcome ExecutableGraph::instantiate(schema::graph::Nodes::Read
   } else {
     outcome.result = driver.cuGraphCreate(&graph_, 0);
     if (outcome.result != CUDA_SUCCESS) return outcome;
-    places_.by_words = parts_.core.contexts.current() != 0 &&
-                       driver.cuGraphAddBatchMemOpNode != nullptr && needs_words(description);
+    places_.by_words =
+        parts_.core.contexts.current() != 0 && driver.cuGraphAddBatchMemOpNode != nullptr;
     outcome.result = build_graph(parts_, description, graph_, &places_);
   }
   if (outcome.result != CUDA_SUCCESS) {

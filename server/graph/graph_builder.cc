@@ -135,41 +135,6 @@ class Builder {
 
 }  // namespace
 
-namespace {
-
-struct Counts {
-  size_t hosts = 0, others = 0;
-  bool in_a_row = true;  // no two nodes may run at the same time
-};
-
-void count(Nodes::Reader description, Counts* counts, unsigned depth) {
-  require(depth < schema::kMaxGraphDepth, "graphs too deep inside each other");
-  uint32_t place = 0;
-  for (const auto node : description.getNodes()) {
-    bool follows = place == 0;
-    for (const uint32_t earlier : node.getDependencies()) follows |= earlier + 1 == place;
-    counts->in_a_row &= follows;
-    ++place;
-    if (node.isChild())
-      count(node.getChild(), counts, depth + 1);
-    else if (node.isMovedChild())
-      count(node.getMovedChild().getNodes(), counts, depth + 1);
-    else if (!node.isEmpty())
-      ++(node.isHost() ? counts->hosts : counts->others);
-  }
-}
-
-}  // namespace
-
-bool needs_words(Nodes::Reader description) {
-  constexpr size_t kMostHosts = 26;  // in turns of a queue, what a client lets into it (HostTurns)
-  Counts counts;
-  count(description, &counts, 0);
-  // What a driver takes for host nodes beside others that run at the same time depends on more than
-  // a client counts.
-  return counts.others > 0 && (counts.hosts > kMostHosts || (counts.hosts > 0 && !counts.in_a_row));
-}
-
 uint32_t GraphPlaces::place_of(CUgraphNode node) const {
   const auto found = std::find(nodes.begin(), nodes.end(), node);
   return node == nullptr || found == nodes.end() ? kNone

@@ -46,10 +46,6 @@ struct GraphPlaces {
   uint32_t place_of(CUgraphNode node) const;  // kNone: it is no node of the graph
 };
 
-// Whether the host nodes are to be made with words (server/stream/host_words.h): a driver's queue
-// may be too small for the nodes of one launch, or they take more places than a client counts.
-bool needs_words(schema::graph::Nodes::Reader description);
-
 // More nodes than these in one description are refused.
 inline constexpr size_t kMaxGraphNodes = 1u << 20;
 

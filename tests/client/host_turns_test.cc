@@ -20,25 +20,22 @@ class HostTurnsTest : public testing::Test {
   using Functions = std::vector<std::shared_ptr<void>>;
   using Of = HostTurns::Of;
 
-  // How functions enter a stream whose queue is queue_, the legacy stream's if that is `beside`.
-  HostTurns::Entering entering(unsigned functions = 1, const StreamQueue* beside = nullptr) {
-    return {.functions = functions, .legacy = beside};
+  std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart,
+                            const StreamQueue* legacy = nullptr) {
+    auto function = turns_.make(stream, of);
+    while (!turns_.may_enter(function, legacy, follow_, is_lost))
+      turns_.wait_to_enter(function, legacy, follow_, is_lost);
+    turns_.has_entered(function);
+    return function;
   }
-  std::shared_ptr<void> put(const Stream& stream, Of of, const HostTurns::Entering& entering) {
-    auto functions = turns_.make(stream, of);
-    while (!turns_.may_enter(functions, entering, follow_, is_lost))
-      turns_.wait_to_enter(functions, entering, follow_, is_lost);
-    turns_.has_entered(functions);
-    return functions;
+  std::shared_ptr<void> add_beside(const Stream& stream) {
+    return add(stream, Of::kBlocking, &busy_);
   }
-  std::shared_ptr<void> add(const Stream& stream, Of of = Of::kApart, unsigned functions = 1) {
-    return put(stream, of, entering(functions));
+  void fill_beside(const Stream& stream, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) functions_.push_back(add_beside(stream));
   }
-  std::shared_ptr<void> add_beside(const Stream& stream, unsigned functions = 1) {
-    return put(stream, Of::kBlocking, entering(functions, &busy_));
-  }
-  std::shared_ptr<void> add_graph(const Stream& stream, unsigned turns, Of of = Of::kApart) {
-    return turns_.add_graph(stream, of, turns, [] { return false; });
+  std::shared_ptr<void> add_graph(const Stream& stream, unsigned host_nodes, Of of = Of::kApart) {
+    return turns_.add_graph(stream, of, host_nodes, is_lost);
   }
   void enter(const Stream& stream, Of of = Of::kApart) {
     turns_.enter(*stream, of, is_lost);
@@ -111,33 +108,35 @@ TEST_F(HostTurnsTest, AStreamWithoutTurnsGoesOn) {
 }
 
 TEST_F(HostTurnsTest, ALaunchWaitsForAllItsTurns) {
-  fill(first_, HostTurns::kMost - 4);
+  constexpr unsigned kOfLaunch = 2 * HostTurns::kOfHostNode + 1;  // one: behind a function
+  fill(first_, HostTurns::kMost - kOfLaunch);
   functions_.push_back(add_graph(first_, 2));
+  EXPECT_EQ(first_->taken, HostTurns::kMost);
   std::shared_ptr<void> last;
-  EXPECT_FALSE(
-      returns_before([&] { last = add_graph(first_, 2); },
-                     [&] { functions_.erase(functions_.begin(), functions_.begin() + 4); }));
+  EXPECT_FALSE(returns_before(
+      [&] { last = add_graph(first_, 2); },
+      [&] { functions_.erase(functions_.begin(), functions_.begin() + kOfLaunch); }));
 }
 
 TEST_F(HostTurnsTest, ALaunchBehindAFunctionTakesOneMore) {
   functions_.push_back(add(first_));
   enter(first_);
-  functions_.push_back(add_graph(first_, 2));
-  EXPECT_EQ(first_->taken, 1u + 4u);
+  functions_.push_back(add_graph(first_, 1));
+  EXPECT_EQ(first_->taken, 1u + HostTurns::kOfHostNode + 1u);
   enter(first_);
   functions_.push_back(add_graph(first_, 2));
-  EXPECT_EQ(first_->taken, 1u + 4u + 3u);
+  EXPECT_EQ(first_->taken, 1u + 3u * HostTurns::kOfHostNode + 1u);
 }
 
 TEST_F(HostTurnsTest, ALaunchInABlockingStreamTakesOneMore) {
   functions_.push_back(add_graph(first_, 2, Of::kApart));
-  EXPECT_EQ(first_->taken, 3u);
+  EXPECT_EQ(first_->taken, 2u * HostTurns::kOfHostNode);
   functions_.push_back(add_graph(second_, 2, Of::kBlocking));
-  EXPECT_EQ(second_->taken, 4u);
+  EXPECT_EQ(second_->taken, 2u * HostTurns::kOfHostNode + 1u);
 }
 
 TEST_F(HostTurnsTest, WorkOfTheLegacyStreamIsBehindFunctionsOfBlockingOnes) {
-  functions_.push_back(add(first_, Of::kBlocking, 2));
+  functions_.push_back(add(first_, Of::kBlocking));
   functions_.push_back(add(second_));
   enter(legacy_, Of::kLegacy);
   EXPECT_EQ(first_->taken, 1u);
@@ -155,22 +154,22 @@ TEST_F(HostTurnsTest, WorkOfBlockingStreamsIsBehindFunctionsOfTheLegacyOne) {
 }
 
 TEST_F(HostTurnsTest, BesideWorkOfTheLegacyStreamEachFunctionTakesATurn) {
-  functions_.push_back(add(first_, Of::kBlocking, 10));
+  functions_.push_back(add(first_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);
-  functions_.push_back(add_beside(first_, 10));
+  fill_beside(first_, 10);
   EXPECT_EQ(first_->taken, 11u);
-  functions_.push_back(add_beside(first_, HostTurns::kMost - 11));
+  fill_beside(first_, HostTurns::kMost - 11);
   std::shared_ptr<void> last;
   EXPECT_FALSE(returns_before([&] { last = add_beside(first_); },
                               [&] { functions_.erase(functions_.begin()); }));
   functions_.clear();
   last.reset();
-  functions_.push_back(add(first_, Of::kBlocking, 10));
+  functions_.push_back(add(first_, Of::kBlocking));
   EXPECT_EQ(first_->taken, 0u);
 }
 
 TEST_F(HostTurnsTest, AFunctionGoesOnWhenTheWorkOfTheLegacyStreamHasEnded) {
-  functions_.push_back(add_beside(first_, HostTurns::kMost));
+  fill_beside(first_, HostTurns::kMost);
   std::shared_ptr<void> last;
   EXPECT_FALSE(returns_before([&] { last = add_beside(first_); }, [&] { busy_.done(1); }));
   EXPECT_EQ(first_->taken, HostTurns::kMost);
@@ -184,16 +183,15 @@ TEST_F(HostTurnsTest, NobodyIsAskedForTheLegacyStreamRightBehindTheFirstFunction
   EXPECT_EQ(asked_, 1u);
 }
 
-TEST_F(HostTurnsTest, FunctionsForWhichThereAreNoTurnsDoNotEnter) {
-  auto graph = turns_.make(first_, Of::kBlocking);
-  functions_.push_back(add_beside(first_, HostTurns::kMost - 9));
-  EXPECT_FALSE(turns_.may_enter(graph, entering(10, &busy_), follow_, is_lost));
-  EXPECT_EQ(first_->taken, HostTurns::kMost - 9);
-  EXPECT_FALSE(
-      returns_before([&] { turns_.wait_to_enter(graph, entering(10, &busy_), follow_, is_lost); },
-                     [&] { functions_.clear(); }));
-  EXPECT_TRUE(turns_.may_enter(graph, entering(10, &busy_), follow_, is_lost));
-  EXPECT_EQ(first_->taken, 10u);
+TEST_F(HostTurnsTest, AFunctionForWhichThereIsNoTurnDoesNotEnter) {
+  auto function = turns_.make(first_, Of::kBlocking);
+  fill_beside(first_, HostTurns::kMost);
+  EXPECT_FALSE(turns_.may_enter(function, &busy_, follow_, is_lost));
+  EXPECT_EQ(first_->taken, HostTurns::kMost);
+  EXPECT_FALSE(returns_before([&] { turns_.wait_to_enter(function, &busy_, follow_, is_lost); },
+                              [&] { functions_.clear(); }));
+  EXPECT_TRUE(turns_.may_enter(function, &busy_, follow_, is_lost));
+  EXPECT_EQ(first_->taken, 1u);
 }
 
 TEST_F(HostTurnsTest, WorkThatIsBeingSentMayComeBehindAFunction) {
@@ -221,7 +219,7 @@ TEST_F(HostTurnsTest, WorkThatWaitsForATurnIsNotBeingSent) {
 TEST_F(HostTurnsTest, WorkMayComeBeforeAFunctionThatIsBeingSent) {
   functions_.push_back(add(first_));
   functions_.push_back(turns_.make(first_, Of::kApart));
-  ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(), follow_, is_lost));
+  ASSERT_TRUE(turns_.may_enter(functions_.back(), nullptr, follow_, is_lost));
   enter(first_);  // behind one of both
   EXPECT_EQ(first_->taken, 2u);
   turns_.has_entered(functions_.back());
@@ -232,7 +230,7 @@ TEST_F(HostTurnsTest, WorkMayComeBeforeAFunctionThatIsBeingSent) {
 TEST_F(HostTurnsTest, FunctionsThatAreSentAtATimeHaveNoOrder) {
   for (int i = 0; i < 2; ++i) {
     functions_.push_back(turns_.make(first_, Of::kApart));
-    ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(), follow_, is_lost));
+    ASSERT_TRUE(turns_.may_enter(functions_.back(), nullptr, follow_, is_lost));
   }
   turns_.has_entered(functions_[1]);
   turns_.has_entered(functions_[0]);
@@ -242,19 +240,6 @@ TEST_F(HostTurnsTest, FunctionsThatAreSentAtATimeHaveNoOrder) {
   functions_.push_back(add(first_));
   enter(first_);
   EXPECT_EQ(first_->taken, 3u);
-}
-
-TEST_F(HostTurnsTest, AGraphOfHostNodesIsNotBehindItself) {
-  HostTurns::Entering graph = entering(3);
-  graph.own_work = 1;
-  graph.of_work_behind = HostTurns::kOfHostGraph;
-  turns_.enter(*first_, Of::kApart, is_lost);
-  functions_.push_back(put(first_, Of::kApart, graph));
-  EXPECT_EQ(first_->taken, 0u);
-  turns_.enter(*second_, Of::kApart, is_lost);
-  turns_.enter(*second_, Of::kApart, is_lost);
-  functions_.push_back(put(second_, Of::kApart, graph));
-  EXPECT_EQ(second_->taken, HostTurns::kOfHostGraph);
 }
 
 TEST_F(HostTurnsTest, WorkOfBlockingStreamsThatIsBeingSentMayComeBehindTheLegacyOne) {
@@ -269,18 +254,18 @@ TEST_F(HostTurnsTest, WorkOfBlockingStreamsThatIsBeingSentMayComeBehindTheLegacy
 }
 
 TEST_F(HostTurnsTest, FunctionsThatAreBeingSentMayComeBehindWorkOfTheLegacyStream) {
-  for (unsigned functions = 1; functions <= 3; ++functions) {
+  for (int i = 0; i < 3; ++i) {
     functions_.push_back(turns_.make(first_, Of::kBlocking));
-    ASSERT_TRUE(turns_.may_enter(functions_.back(), entering(functions), follow_, is_lost));
+    ASSERT_TRUE(turns_.may_enter(functions_.back(), nullptr, follow_, is_lost));
   }
   enter(second_, Of::kBlocking);
   EXPECT_EQ(first_->taken, 0u);
   enter(legacy_, Of::kLegacy);
-  EXPECT_EQ(first_->taken, 1u + 2u + 3u);
+  EXPECT_EQ(first_->taken, 3u);
   for (const auto& functions : functions_) turns_.has_entered(functions);
   functions_.push_back(add(first_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);
-  EXPECT_EQ(first_->taken, 1u + 2u + 3u + 1u);
+  EXPECT_EQ(first_->taken, 4u);
 }
 
 TEST_F(HostTurnsTest, AFunctionWaitsForTheTurnOfWorkThatIsBeingSent) {
@@ -304,7 +289,7 @@ TEST_F(HostTurnsTest, AFunctionHasOneTurnAndNoMore) {
 TEST_F(HostTurnsTest, WorkOfTheLegacyStreamDoesNotWaitForATurnThatItDoesNotTake) {
   functions_.push_back(add(first_, Of::kBlocking));
   enter(legacy_, Of::kLegacy);
-  functions_.push_back(add_beside(first_, HostTurns::kMost - 1));
+  fill_beside(first_, HostTurns::kMost - 1);
   enter(legacy_, Of::kLegacy);
   EXPECT_EQ(first_->taken, HostTurns::kMost);
 }
@@ -329,34 +314,6 @@ TEST_F(HostTurnsTest, AnyNumberOfStreamsHasNotAnyNumberOfTurns) {
   functions_.push_back(add(first_));
   EXPECT_FALSE(returns_before([&] { enter(first_); },
                               [&] { functions_.erase(functions_.begin(), functions_.end() - 1); }));
-}
-
-TEST_F(HostTurnsTest, WorkBehindAGraphOfHostNodesTakesMoreTurns) {
-  const auto launch = [this](const Stream& stream) {
-    HostTurns::Entering graph = entering(3);
-    graph.of_work_behind = HostTurns::kOfHostGraph;
-    functions_.push_back(put(stream, Of::kApart, graph));
-  };
-  const auto stream = std::make_shared<HostTurns::Share>();
-  for (unsigned i = 0; i < HostTurns::kMost / HostTurns::kOfHostGraph; ++i) {
-    launch(stream);
-    launch(stream);
-    enter(stream);
-  }
-  launch(stream);
-  EXPECT_FALSE(
-      returns_before([&] { enter(stream); }, [&] { functions_.erase(functions_.begin() + 1); }));
-}
-
-TEST_F(HostTurnsTest, AFunctionBehindAGraphOfHostNodesTakesNoneOfThemAway) {
-  const auto stream = std::make_shared<HostTurns::Share>();
-  fill(stream, HostTurns::kMost - HostTurns::kOfHostGraph + 1);
-  HostTurns::Entering graph = entering(3);
-  graph.of_work_behind = HostTurns::kOfHostGraph;
-  functions_.push_back(put(stream, Of::kApart, graph));
-  functions_.push_back(add(stream));
-  EXPECT_FALSE(
-      returns_before([&] { enter(stream); }, [&] { functions_.erase(functions_.begin()); }));
 }
 
 TEST_F(HostTurnsTest, NothingWaitsInASessionThatIsLost) {

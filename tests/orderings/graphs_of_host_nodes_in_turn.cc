@@ -1,54 +1,84 @@
-// A graph that has host nodes alone and a graph of a kernel are launched in turn, many times
-// without a wait, while the functions take their time: each function sees what the kernel before it
-// has written, and each kernel what the functions have. A driver takes 28 such pairs, however many
-// host nodes there are; then the launch waits for a function.
+// A graph with host nodes and a graph of a kernel are launched in turn, many times without a
+// wait, while the functions take their time: each function sees what the kernels before it have
+// written, and each kernel what the functions have. Two host nodes are alone, or one is between two
+// kernels. A driver takes 28 such pairs, or fewer than 14; then the launch waits for a function.
 #include <unistd.h>
 
 #include "tests/orderings/check.h"
 
 namespace {
 
-constexpr unsigned kPairs = 60, kFunctions = 2;
+constexpr unsigned kPairs = 60;
 
 struct Seen {
-  unsigned* word;  // mapped
-  unsigned called = 0, wrong = 0;
+  unsigned* word;                                    // mapped
+  unsigned kernels_before = 0, kernels_between = 1;  // of the first functions, and of further ones
+  unsigned functions = 2;                            // of a launch
+  unsigned expected = 1, called = 0, wrong = 0;
 };
 
-// Behind `called` functions and a kernel, which multiplies by 3 and adds 1, for each two of them.
+// Each kernel multiplies by 3 and adds 1, each function adds 1.
 void CUDA_CB look(void* given) {
   Seen& seen = *static_cast<Seen*>(given);
   ::usleep(500);
-  static unsigned expected = 1;
-  if (seen.called != 0 && seen.called % kFunctions == 0) expected = expected * 3 + 1;
-  seen.wrong += *seen.word == expected ? 0 : 1;
-  *seen.word = ++expected;
+  unsigned kernels = seen.called == 0 ? seen.kernels_before : seen.kernels_between;
+  if (seen.called % seen.functions != 0) kernels = 0;
+  for (; kernels > 0; --kernels) seen.expected = seen.expected * 3 + 1;
+  seen.wrong += *seen.word == seen.expected ? 0 : 1;
+  *seen.word = ++seen.expected;
   ++seen.called;
 }
 
-CUgraphExec graph_of_functions(Seen& seen) {
-  const CUDA_HOST_NODE_PARAMS host{look, &seen};
-  CUgraph graph;
-  CU(cuGraphCreate(&graph, 0));
+struct Chain {
+  CUfunction scale;
+  CUdeviceptr at;
+  CUgraph graph = nullptr;
   CUgraphNode last = nullptr;
-  for (unsigned i = 0; i < kFunctions; ++i)
-    CU(cuGraphAddHostNode(&last, graph, &last, i == 0 ? 0 : 1, &host));
-  return instantiate(graph);
-}
 
-CUgraphExec graph_of_a_kernel(CUfunction scale, CUdeviceptr at) {
-  unsigned words = 1, factor = 3, one = 1;
-  void* values[] = {&at, &at, &words, &factor, &one};
-  CUDA_KERNEL_NODE_PARAMS kernel{};
-  kernel.func = scale;
-  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
-  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
-  kernel.kernelParams = values;
-  CUgraph graph;
-  CUgraphNode node;
-  CU(cuGraphCreate(&graph, 0));
-  CU(cuGraphAddKernelNode(&node, graph, nullptr, 0, &kernel));
-  return instantiate(graph);
+  void add_kernel() {
+    unsigned words = 1, factor = 3, one = 1;
+    void* values[] = {&at, &at, &words, &factor, &one};
+    CUDA_KERNEL_NODE_PARAMS kernel{};
+    kernel.func = scale;
+    kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
+    kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+    kernel.kernelParams = values;
+    CU(cuGraphAddKernelNode(&last, graph, &last, last == nullptr ? 0 : 1, &kernel));
+  }
+  void add_function(Seen& seen) {
+    const CUDA_HOST_NODE_PARAMS host{look, &seen};
+    CU(cuGraphAddHostNode(&last, graph, &last, last == nullptr ? 0 : 1, &host));
+  }
+};
+
+void launch_in_turn(CUfunction scale, CUdeviceptr at, Seen& seen, bool between_kernels) {
+  step(between_kernels ? "functions between kernels" : "functions alone");
+  seen = {.word = seen.word};
+  *seen.word = 1;
+  Chain functions{scale, at}, kernel{scale, at};
+  CU(cuGraphCreate(&functions.graph, 0));
+  CU(cuGraphCreate(&kernel.graph, 0));
+  if (between_kernels) {
+    seen.kernels_before = 1;
+    seen.kernels_between = 3;
+    seen.functions = 1;
+    functions.add_kernel();
+  }
+  for (unsigned i = 0; i < seen.functions; ++i) functions.add_function(seen);
+  if (between_kernels) functions.add_kernel();
+  kernel.add_kernel();
+  const CUgraphExec of_functions = instantiate(functions.graph),
+                    of_kernel = instantiate(kernel.graph);
+  const CUstream stream = make_stream();
+  for (unsigned i = 0; i < kPairs; ++i) {
+    CU(cuGraphLaunch(of_functions, stream));
+    CU(cuGraphLaunch(of_kernel, stream));
+  }
+  CU(cuStreamSynchronize(stream));
+  HOLDS(seen.called == kPairs * seen.functions);
+  HOLDS(seen.wrong == 0);
+  CU(cuGraphExecDestroy(of_functions));
+  CU(cuGraphExecDestroy(of_kernel));
 }
 
 }  // namespace
@@ -59,21 +89,9 @@ int main() {
   const CUfunction scale = kernel_of(load_kernels(), "scale_words");
   void* mapped = nullptr;
   CU(cuMemHostAlloc(&mapped, sizeof(unsigned), CU_MEMHOSTALLOC_DEVICEMAP));
-  Seen seen{static_cast<unsigned*>(mapped)};
-  *seen.word = 1;
   CUdeviceptr at;
   CU(cuMemHostGetDevicePointer(&at, mapped, 0));
-  const CUgraphExec functions = graph_of_functions(seen), kernel = graph_of_a_kernel(scale, at);
-  const CUstream stream = make_stream();
-  step("launched in turn");
-  for (unsigned i = 0; i < kPairs; ++i) {
-    CU(cuGraphLaunch(functions, stream));
-    CU(cuGraphLaunch(kernel, stream));
-  }
-  CU(cuStreamSynchronize(stream));
-  HOLDS(seen.called == kPairs * kFunctions);
-  HOLDS(seen.wrong == 0);
-  CU(cuGraphExecDestroy(functions));
-  CU(cuGraphExecDestroy(kernel));
+  Seen seen{static_cast<unsigned*>(mapped)};
+  for (const bool between_kernels : {false, true}) launch_in_turn(scale, at, seen, between_kernels);
   right();
 }
