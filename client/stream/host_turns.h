@@ -2,10 +2,11 @@
 // before the functions have run.
 //
 // A driver takes any number of host functions, but for device work behind one it sets aside a part
-// of its queue of 4 MiB: an H100 with driver 580 takes 56 functions with work behind each. Then the
-// submitting call waits. In the worker the waiting thread would be the executor, the only one that
-// can read that a function has returned. So the thread that would submit more waits here, in the
-// client, until an earlier function has returned.
+// of its queue of 4 MiB: an H100 with driver 580 takes 56 functions with work behind each, and 28 if
+// that is a graph that begins with a kernel. Then the submitting call waits. In the worker the
+// waiting thread would be the executor, the only one that can read that a function has returned. So
+// the thread that would submit more waits here, in the client, until an earlier function has
+// returned. A turn is two of the 56 parts.
 //
 // Host nodes of graphs take more than is known. So the worker makes operations on words in their
 // place (server/stream/host_words.h), but in graphs that it edits, which count with much more than
@@ -35,8 +36,8 @@ class HostTurns {
  public:
   // Streams may share a queue of the driver, so this is for all streams of a session. Some are left
   // for the first turns of further streams, of which there are kMostOfAll at most.
-  static constexpr unsigned kMost = 52, kMostOfAll = 400;
-  static constexpr unsigned kOfHostNode = 6;
+  static constexpr unsigned kMost = 26, kMostOfAll = 200;
+  static constexpr unsigned kOfHostNode = 3;
 
   // How the stream and the legacy stream wait for each other.
   enum class Of : uint8_t { kApart, kBlocking, kLegacy };

@@ -54,9 +54,7 @@ QueuePlace TaskQueue::take_place(size_t bytes, size_t places, size_t turns, Task
   std::unique_lock lock(mutex_);
   QueuePlace place{places, bytes, turns, turns > 0};
   if (is_host(last_) && !is_host(kind)) {
-    const bool behind_graph =
-        last_ == TaskKind::kGraphOfHostNodes && kind == TaskKind::kGraphOfKernels;
-    place.turns += turns != 0 || behind_graph ? 2 : 1;
+    place.turns += turns != 0 || kind == TaskKind::kGraphWithKernels ? 2 : 1;
   }
   room_.wait(lock, [&] { return has_room(place); });
   last_ = kind;

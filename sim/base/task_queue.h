@@ -27,8 +27,12 @@ struct QueuePlace {
   bool turns_to_its_end = false;  // else until it begins
 };
 
-enum class TaskKind : uint8_t { kDeviceWork, kGraphOfKernels, kHostFunction, kGraphOfHostNodes };
-constexpr bool is_host(TaskKind kind) { return kind >= TaskKind::kHostFunction; }
+enum class TaskKind : uint8_t {
+  kDeviceWork,
+  kGraphWithKernels,
+  kHostFunction,  // or a graph of host nodes alone
+};
+constexpr bool is_host(TaskKind kind) { return kind == TaskKind::kHostFunction; }
 
 struct Task {
   std::function<void()> run;
@@ -46,7 +50,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   // The memory that the queue itself keeps: parameters of launches, bytes of small copies.
   static constexpr size_t kBytes = size_t{4} << 20;
   // Work behind a host function takes one more thing, until it begins; each host node of a graph
-  // takes two of them, and a graph of kernels behind a graph that has host nodes alone, too.
+  // takes two of them, and so does a graph with kernels behind a host function.
   static constexpr size_t kTurns = 56;
 
   // Of all queues, once, before the first task: one task of four waits for a random time of up to

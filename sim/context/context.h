@@ -35,13 +35,13 @@ struct GraphFunctions {
   size_t count = 0;
   bool alone = false;         // without other nodes: like functions of a stream
   bool side_by_side = false;  // some nodes may run at the same time
-  bool kernels_alone = false;
+  bool beside_kernels = false;
   uint64_t graph = 0;  // the executable graph
   size_t turns() const { return alone ? 0 : (side_by_side ? 4 : 2) * count; }
   bool is_nothing() const { return alone && count == 0; }
   TaskKind task_kind() const {
-    if (alone && count > 0) return TaskKind::kGraphOfHostNodes;
-    return kernels_alone ? TaskKind::kGraphOfKernels : TaskKind::kDeviceWork;
+    if (alone && count > 0) return TaskKind::kHostFunction;
+    return beside_kernels ? TaskKind::kGraphWithKernels : TaskKind::kDeviceWork;
   }
 };
 

@@ -218,8 +218,7 @@ size_t Exec::places_of(const Plan& plan) {
 }
 
 GraphFunctions Exec::functions_of(const Plan& plan) {
-  GraphFunctions functions{
-      .alone = true, .side_by_side = plan.lanes > 1, .kernels_alone = !plan.steps.empty()};
+  GraphFunctions functions{.alone = true, .side_by_side = plan.lanes > 1};
   for (const Step& step : plan.steps) {
     if (does_nothing(step)) continue;
     const CUgraphNodeType type = step.operation->type();
@@ -227,7 +226,7 @@ GraphFunctions Exec::functions_of(const Plan& plan) {
       ++functions.count;
     else
       functions.alone = false;
-    if (type != CU_GRAPH_NODE_TYPE_KERNEL) functions.kernels_alone = false;
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) functions.beside_kernels = true;
   }
   return functions;
 }

@@ -111,8 +111,8 @@ TEST(TaskQueueTest, WorkBehindHostFunctionsTakesTurns) {
   EXPECT_TRUE(waits_for(*queue, *gate));
 }
 
-// As counted on an H200: the 57th launch waits, of whatever is in the graph of host nodes.
-TEST(TaskQueueTest, GraphsOfKernelsBehindGraphsOfHostNodesTakeTwoTurns) {
+// As counted on an H200: the 57th launch waits, of whatever is in a graph of host nodes.
+TEST(TaskQueueTest, GraphsWithKernelsBehindHostFunctionsTakeTwoTurns) {
   auto queue = std::make_shared<TaskQueue>();
   auto gate = std::make_shared<Completion>();
   const auto launch = [&](TaskKind kind) {
@@ -120,10 +120,10 @@ TEST(TaskQueueTest, GraphsOfKernelsBehindGraphsOfHostNodesTakeTwoTurns) {
     queue->push(Task{[] {}, {gate}, std::make_shared<Completion>(), place, kind});
   };
   for (size_t i = 0; i < TaskQueue::kTurns / 2; ++i) {
-    launch(TaskKind::kGraphOfHostNodes);
-    launch(TaskKind::kGraphOfKernels);
+    launch(TaskKind::kHostFunction);
+    launch(TaskKind::kGraphWithKernels);
   }
-  launch(TaskKind::kGraphOfHostNodes);
+  launch(TaskKind::kHostFunction);
   EXPECT_TRUE(waits_for(*queue, *gate));
 }
 
