@@ -4,8 +4,8 @@
 // A job asks for a number of GPUs, or for certain ones, and for memory per GPU. place() chooses the
 // least loaded ones that can take it and reserves; release() gives back. Load is the number of
 // jobs, then reserved memory, then the lower index. Without oversubscription the memory reserved on
-// a GPU never exceeds what the GPU has beside a context for each of its jobs. A job without a memory
-// limit reserves nothing: it shares the GPU's memory, as processes on one GPU do.
+// a GPU never exceeds what the GPU has beside a context for each of its jobs. A job without a
+// memory limit reserves nothing: it shares the GPU's memory, as processes on one GPU do.
 #pragma once
 
 #include <cstdint>
