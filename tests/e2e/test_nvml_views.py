@@ -88,6 +88,16 @@ print(json.dumps([lost, after, nvmlDeviceGetMemoryInfo(handles()[0]).used]), flu
         self.assertEqual((len(after), used), (1, 1 << 20))
         self.assertNotEqual(after, [shown])
 
+    def test_one_of_who_has_most_gives_way(self):
+        """Each has a job of its own, so that no job has more than its part."""
+        with testing.Daemon("--max-sessions", 3) as daemon:
+            stays = "nvmlInit(); print(len(handles()), flush=True); sys.stdin.read()"
+            for _ in range(4):
+                self.assertEqual(self.by_itself(daemon.server, stays).stdout.readline(), "1\n")
+            cut = [line for line in daemon.log_text().splitlines() if "session-cut" in line]
+            self.assertEqual(len(cut), 1, cut)
+            self.assertIn("limit=max-sessions", cut[0])
+
     def test_no_job_takes_all_management_sessions(self):
         with testing.Daemon("--max-sessions", 4) as daemon:
             script = """
