@@ -188,6 +188,7 @@ void ManagedMemory::work_is_done(std::optional<uint64_t> mark) {
   }
   if (any_here()) {
     std::lock_guard lock(mutex_);
+    ++ends_;
     const std::vector<Blocks*> here = here_;
     for (Blocks* const blocks : here) {
       if (blocks->early) forget_unchanged(*blocks);
@@ -253,11 +254,13 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
     const Run run = run_of(*blocks, at, State::kAway, blocks->ahead);
     const uint64_t given = blocks->given, begun = begun_.load(std::memory_order_acquire);
     const bool was_idle = idle();
+    const uint64_t ends = ends_;
     if (const CUresult result = fetch(lock, *blocks, run, waits); result != CUDA_SUCCESS)
       return result;
     awaited = true;
-    // Work was submitted meanwhile, which may write it.
-    const bool is_old = blocks->given != given || begun != begun_.load(std::memory_order_acquire);
+    // Work was submitted meanwhile, which may write it; or has ended, and may have written it since.
+    const bool is_old = blocks->given != given || begun != begun_.load(std::memory_order_acquire) ||
+                        (!was_idle && ends != ends_);
     if (is_old && attempt < kMostTries) continue;
     if (!take(*blocks, run)) continue;
     blocks->early |= !was_idle || is_old;

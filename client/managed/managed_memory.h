@@ -240,6 +240,7 @@ class ManagedMemory {
   std::map<Context*, Pushes> pushes_;
   std::vector<Blocks*> here_;   // allocations with blocks that are not away
   Blocks* fetching_ = nullptr;  // the wait of bring()
+  uint64_t ends_ = 0;           // how often work was known to be done
   size_t failed_ = 0;           // allocations of which some has
   bool any_rest_ = false;       // some may have a rest
 };

@@ -349,6 +349,17 @@ TEST_P(ManagedMemoryTest, WhatIsFetchedBesideRunningWorkIsFetchedAgain) {
   EXPECT_EQ(read(0), 4);
 }
 
+// Work that was running at the begin of a fetch writes behind what the fetch has read, and a thread
+// has waited for it by the fetch's end.
+TEST_P(ManagedMemoryTest, WorkThatEndsDuringAFetchIsNotMissed) {
+  work();
+  during_fetch_ = [this] {
+    worker_[0] = std::byte{5};
+    finish();
+  };
+  EXPECT_EQ(read(0), 5);
+}
+
 // Natively kernels in any stream see it, on a GPU with concurrent access.
 TEST_P(ManagedMemoryTest, MemoryOfAStreamGoesWithTheWorkOfOthersToo) {
   memory_.with(base(), [](ManagedMemory::Allocation& memory) {
