@@ -224,7 +224,7 @@ int examine_managed_memory() {
   return kSuccess;
 }
 
-// How mapped pinned memory is fetched over tcp and rdma.
+// How pinned memory is fetched over tcp and rdma, and registered memory over each transport.
 int examine_mapped_memory() {
   const auto mode = client::read_mapped_mode();
   if (!mode.ok()) {
@@ -244,7 +244,8 @@ int examine_mapped_memory() {
   const Status faults = client::UserFaults::probe();
   line(true, "mapped",
        faults.ok() ? "on access (userfaultfd)"
-                   : "eager: fetched at every synchronisation (" + faults.message() + ")");
+                   : "eager: fetched at every synchronisation (" + faults.message() +
+                         "; docs/managed-memory.md says what userfaultfd needs)");
   return kSuccess;
 }
 

@@ -168,8 +168,10 @@ CUresult enter(Session& session, const Region& region) {
   uint64_t device_pointer = 0;
   // Memory that the worker cannot mirror can still be copied; only its use by device code fails.
   if (const CUresult result = expose(session, region, &device_pointer); result != CUDA_SUCCESS)
-    log::warn("mapped memory at 0x{:x}, {} bytes, has no mirror on the server: error {}",
-              region.base, region.bytes, static_cast<int>(result));
+    log::warn(
+        "mapped memory at 0x{:x}, {} bytes, can be copied, but not used by device code: the server "
+        "has no mirror of it (error {}; 2: see host-memory-per-session of fargpud)",
+        region.base, region.bytes, static_cast<int>(result));
   return CUDA_SUCCESS;
 }
 
