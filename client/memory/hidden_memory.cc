@@ -1,5 +1,6 @@
 #include "client/memory/hidden_memory.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace fargpu::client {
@@ -13,6 +14,25 @@ void HiddenMemory::add(uint64_t base, uint64_t bytes) {
 void HiddenMemory::remove(uint64_t base) {
   std::lock_guard lock(mutex_);
   if (regions_.erase(base) != 0) set_bounds();
+}
+
+void HiddenMemory::was_exposed(uint64_t base, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  uint64_t end = base + bytes;
+  auto next = known_.upper_bound(base);
+  if (next != known_.begin() && std::prev(next)->second >= base) --next;
+  while (next != known_.end() && next->first <= end) {
+    base = std::min(base, next->first);
+    end = std::max(end, next->second);
+    next = known_.erase(next);
+  }
+  if (known_.size() < kMostRanges) known_[base] = end;
+}
+
+bool HiddenMemory::may_be_known(uint64_t base, uint64_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto after = known_.lower_bound(base + bytes);
+  return after != known_.begin() && std::prev(after)->second > base;
 }
 
 std::optional<uint64_t> HiddenMemory::find(uint64_t address) const {

@@ -21,6 +21,11 @@ class HiddenMemory {
   void add(uint64_t base, uint64_t bytes);
   void remove(uint64_t base);
   bool any() const { return end_.load(std::memory_order_acquire) != 0; }
+  // The application has taken exposed memory back. The device may still have its addresses, in
+  // graphs and in its own memory, and may use them when memory is registered there again. Of more
+  // than kMostRanges ranges the further ones are not kept.
+  void was_exposed(uint64_t base, uint64_t bytes);
+  bool may_be_known(uint64_t base, uint64_t bytes) const;  // to the device, some of it
   // The region that contains this address.
   std::optional<uint64_t> find(uint64_t address) const;
 
@@ -56,10 +61,12 @@ class HiddenMemory {
   }
 
  private:
+  static constexpr size_t kMostRanges = 4096;
   void set_bounds();  // needs the lock
 
   mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> regions_;  // base -> bytes; guarded by mutex_
+  std::map<uint64_t, uint64_t> regions_;  // base -> bytes; guarded by mutex_, as is
+  std::map<uint64_t, uint64_t> known_;    // of was_exposed(): base -> end, apart from each other
   // All regions lie in [lowest_, end_). Set under the lock. Whoever reads both while they change
   // has two that hold every region that was there before and after: if `end_` is the lower one, all
   // addresses lie between them.

@@ -141,9 +141,6 @@ CUresult check(const Transfer& transfer) {
   return expose_operands(transfer.session, {transfer.device.rows.address});
 }
 
-// Of memory that the application has registered as read-only.
-bool may_write(const Endpoint& end) { return !end.region || !end.region->read_only(); }
-
 CUresult flush_device(const Transfer& transfer) {
   if (!is_untried(transfer.device)) [[likely]]
     return CUDA_SUCCESS;
@@ -169,6 +166,13 @@ void make_plan(Transfer& transfer) {
   transfer.plan = plan(facts, observers, transfer.means);
 }
 
+bool may_write(const Session& session, const Endpoint& end) {
+  if (end.region || end.array != nullptr || !end.device || session.host_memory.empty()) [[likely]]
+    return !end.region || !end.region->read_only();
+  const auto region = session.host_memory.find(end.rows.address);
+  return !region || !region->read_only();
+}
+
 bool is_on_host(const Session& session, const Endpoint& dst, const Endpoint& src,
                 const copy::Shape& shape) {
   const auto is_one = [&](const Endpoint& end) {
@@ -181,10 +185,10 @@ bool is_on_host(const Session& session, const Endpoint& dst, const Endpoint& src
 CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                         const copy::Shape& shape, CUstream stream, bool wait, SourceAccess access) {
   if (shape.empty()) return CUDA_SUCCESS;
-  if (!may_write(dst)) return CUDA_ERROR_INVALID_VALUE;
+  if (!may_write(target.session, dst)) return CUDA_ERROR_INVALID_VALUE;
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
-    return copy_on_host(target, dst.rows, src.rows, shape, stream);
+    return copy_on_host(target, dst, src, shape, stream);
   const KnownDone known(session);  // before the question: no frame is missed
   Transfer transfer(target, true, dst, src, shape, stream,
                     {.to_device = true,
@@ -212,10 +216,10 @@ CUresult copy_to_device(const CallTarget& target, const Endpoint& dst, const End
 CUresult copy_to_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream, bool wait) {
   if (shape.empty()) return CUDA_SUCCESS;
-  if (!may_write(dst)) return CUDA_ERROR_INVALID_VALUE;
+  if (!may_write(target.session, dst)) return CUDA_ERROR_INVALID_VALUE;
   Session& session = target.session;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
-    return copy_on_host(target, dst.rows, src.rows, shape, stream);
+    return copy_on_host(target, dst, src, shape, stream);
   Transfer transfer(target, false, src, dst, shape, stream,
                     {.waits = wait, .bytes = shape.bytes(), .host = host_memory_of(dst, shape)});
   CUresult result = check(transfer);
@@ -268,16 +272,18 @@ CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoi
   return flush_first_use(target.session, linear, span_of(shape, linear.rows));
 }
 
-CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const copy::Rows& src,
+CUresult copy_on_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream) {
   if (shape.empty()) return CUDA_SUCCESS;
-  if (!is_possible(shape, dst) || !is_possible(shape, src)) return CUDA_ERROR_INVALID_VALUE;
+  if (!may_write(target.session, dst) || !is_possible(shape, dst.rows) ||
+      !is_possible(shape, src.rows))
+    return CUDA_ERROR_INVALID_VALUE;
   const CUresult reached = await_stream(target.session, target.context, stream);
   if (reached != CUDA_SUCCESS) return reached;
   for (uint64_t z = 0; z < shape.depth; ++z) {
     for (uint64_t y = 0; y < shape.height; ++y) {
-      std::memmove(reinterpret_cast<void*>(dst.at(0, y, z).address),
-                   reinterpret_cast<const void*>(src.at(0, y, z).address), shape.width);
+      std::memmove(reinterpret_cast<void*>(dst.rows.at(0, y, z).address),
+                   reinterpret_cast<const void*>(src.rows.at(0, y, z).address), shape.width);
     }
   }
   // Work that runs already may be waiting for these bytes.

@@ -36,7 +36,9 @@ CUresult copy_inside(const CallTarget& target, const Endpoint& dst, const Endpoi
 bool is_on_host(const Session& session, const Endpoint& dst, const Endpoint& src,
                 const copy::Shape& shape);
 // That copy: behind what is in the stream, by this thread.
-CUresult copy_on_host(const CallTarget& target, const copy::Rows& dst, const copy::Rows& src,
+CUresult copy_on_host(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                       const copy::Shape& shape, CUstream stream);
+// False: of memory that the application has registered as read-only.
+bool may_write(const Session& session, const Endpoint& end);
 
 }  // namespace fargpu::client

@@ -164,7 +164,9 @@ CUresult enter(Session& session, const Region& region) {
   if (is_registered(region) && region.session == &session && comes_when_touched(session))
     session.gated_host.add(region.base, region.bytes);
   session.hidden_memory.add(region.base, region.bytes);
-  if ((region.flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0) return CUDA_SUCCESS;
+  if ((region.flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0 &&
+      !session.hidden_memory.may_be_known(region.base, region.bytes))
+    return CUDA_SUCCESS;
   uint64_t device_pointer = 0;
   // Memory that the worker cannot mirror can still be copied; only its use by device code fails.
   if (const CUresult result = expose(session, region, &device_pointer); result != CUDA_SUCCESS)
@@ -199,6 +201,7 @@ CUresult withdraw(Session& session, const Region& region) {
     (void)session.pages.keep_open(region.base);
     const CUresult pulled = after_synchronisation(session);
     session.pages.remove(region.base);
+    session.hidden_memory.was_exposed(region.base, region.bytes);
     if (result == CUDA_SUCCESS) result = pulled;
   }
   const CUresult unmapped = unmap(session, context, region.base);

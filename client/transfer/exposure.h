@@ -8,7 +8,8 @@
 //   - a word of a kernel's parameters points into it;
 //   - an aligned word points into it that is copied from the host to a device (in copies of up to
 //     kMostScanned bytes), is part of exposed memory that is pushed, or is given to
-//     cuStreamWriteValue64.
+//     cuStreamWriteValue64;
+//   - memory is registered where exposed memory was registered before.
 // Any thread; needs a current context, except for what is found in exposed memory.
 #pragma once
 

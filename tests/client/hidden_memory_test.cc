@@ -49,6 +49,24 @@ TEST(HiddenMemoryTest, RemovedRegionsAreNotFound) {
   EXPECT_TRUE(found_in(hidden, &zero, 8).empty());
 }
 
+TEST(HiddenMemoryTest, KnowsWhatWasExposed) {
+  HiddenMemory hidden;
+  hidden.was_exposed(0x5000, 0x1000);
+  hidden.was_exposed(0x1000, 0x1000);
+  EXPECT_TRUE(hidden.may_be_known(0x1fff, 1));
+  EXPECT_FALSE(hidden.may_be_known(0x2000, 0x3000));
+  EXPECT_TRUE(hidden.may_be_known(0x2000, 0x3001));
+  hidden.was_exposed(0x1800, 0x3000);  // more than the first one, up to 0x4800
+  EXPECT_TRUE(hidden.may_be_known(0x47ff, 1));
+  EXPECT_FALSE(hidden.may_be_known(0x4800, 0x800));
+  hidden.was_exposed(0x4800, 0x800);  // between both
+  EXPECT_TRUE(hidden.may_be_known(0x4900, 1));
+  EXPECT_TRUE(hidden.may_be_known(0x5fff, 1));
+  EXPECT_FALSE(hidden.may_be_known(0x6000, 0x1000));
+  EXPECT_FALSE(hidden.may_be_known(0, 0x1000));
+  EXPECT_FALSE(hidden.any());  // it hides nothing
+}
+
 TEST(HiddenMemoryTest, DataNeedsNoAlignment) {
   HiddenMemory hidden;
   hidden.add(0x3800'0000'0000, 4096);

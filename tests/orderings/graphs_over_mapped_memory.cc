@@ -105,5 +105,15 @@ int main() {
     if (memory.wrong != 0) wrong("round %u: %u words were others", round, memory.wrong);
     for (unsigned i = 0; i < kWords; i += kStride) HOLDS(is_last(memory, i));
   }
+
+  step("registered again, without DEVICEMAP");
+  CU(cuMemHostUnregister(memory.registered));
+  CU(cuMemHostRegister(memory.registered, kWords * sizeof(unsigned), 0));
+  for (CUgraphExec graph : graphs) {
+    CU(cuGraphLaunch(graph, stream));
+    CU(cuStreamSynchronize(stream));
+    HOLDS(memory.wrong == 0);
+    for (unsigned i = 0; i < kWords; i += kStride) HOLDS(is_last(memory, i));
+  }
   right();
 }

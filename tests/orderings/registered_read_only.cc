@@ -64,6 +64,14 @@ void files_are_read(unsigned more) {
   CU(cuMemcpyDtoHAsync(back.data(), device, kBytes, stream));
   CU(cuStreamSynchronize(stream));
   HOLDS(back[5] == 77 && back[6] == 6 && back[kWords - 1] == int{kWords - 1});
+  step("copies to it are refused");
+  const auto to = reinterpret_cast<CUdeviceptr>(words);
+  HOLDS(cuMemcpyHtoD(to, back.data(), kBytes) == CUDA_ERROR_INVALID_VALUE);
+  HOLDS(cuMemcpyHtoDAsync(to, back.data(), kBytes, stream) == CUDA_ERROR_INVALID_VALUE);
+  HOLDS(cuMemcpy(to, reinterpret_cast<CUdeviceptr>(back.data()), kBytes) ==
+        CUDA_ERROR_INVALID_VALUE);
+  HOLDS(cuMemcpyDtoD(to, device, kBytes) == CUDA_ERROR_INVALID_VALUE);
+  HOLDS(cuMemcpyDtoH(const_cast<int*>(words), device, kBytes) == CUDA_ERROR_INVALID_VALUE);
   CU(cuMemFree(device));
   CU(cuMemHostUnregister(const_cast<int*>(words)));
   ::munmap(const_cast<int*>(words), kBytes);

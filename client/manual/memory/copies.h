@@ -44,8 +44,9 @@ template <typename Send>
 CUresult inside_device(const CallTarget& target, const Endpoint& dst, const Endpoint& src,
                        const copy::Shape& shape, CUstream stream, Send&& send) {
   Session& session = target.session;
+  if (!may_write(session, dst)) return CUDA_ERROR_INVALID_VALUE;
   if (is_on_host(session, dst, src, shape)) [[unlikely]]
-    return copy_on_host(target, dst.rows, src.rows, shape, stream);
+    return copy_on_host(target, dst, src, shape, stream);
   for (const Endpoint* end : {&dst, &src}) {
     const uint64_t span = span_of(shape, end->rows);
     if (span == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -85,7 +86,7 @@ CUresult copy_between(const CallTarget& target, const Endpoint& dst, const Endpo
   if (dst.device && src.device) return inside();
   if (dst.device) return copy_to_device(target, dst, src, shape, stream, wait, access);
   if (src.device) return copy_to_host(target, dst, src, shape, stream, wait);
-  return copy_on_host(target, dst.rows, src.rows, shape, stream);
+  return copy_on_host(target, dst, src, shape, stream);
 }
 
 // Natively only streams of the application's own take a batch.
