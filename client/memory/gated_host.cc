@@ -114,6 +114,7 @@ class GatedHost::Moved final : public PageGate, public std::enable_shared_from_t
   bool is_closed(uint64_t page) const { return closed_[(page - first_) / kBlock]; }
   void open_pages(Lock& lock, uint64_t begin, uint64_t end);
   bool open_page(uint64_t page, int error);
+  void ask_to_open();
 
   static constexpr int kMostTries = 50;
 
@@ -126,6 +127,7 @@ class GatedHost::Moved final : public PageGate, public std::enable_shared_from_t
   std::mutex mutex_;
   std::vector<bool> closed_;  // guarded by mutex_, like all below
   bool fixed_ = false;        // nothing is closed any more
+  bool asked_ = false;        // that all of it be opened
   bool is_changed_ = false;   // some pages were
 };
 
@@ -276,6 +278,7 @@ bool GatedHost::Moved::on_access(uint64_t address) {
   std::lock_guard lock(mutex_);
   const uint64_t page = page_of(address), was = was_at(page);
   if (was == 0) return false;
+  ask_to_open();
   if (is_closed(was) && host_.ask({was, false})) return true;
   // The application has emptied it, or it is asked for once more.
   if (is_closed(was) || host_.moves_.zero_page(page) != 0) host_.moves_.retry(page, kPageBytes);
@@ -299,7 +302,13 @@ void GatedHost::Moved::on_change(const UserFaults::Access& report) {
       change(page) |= kEmptied;
   }
   // The pages are emptied some time after the report: nothing may be closed in between.
-  if (is_changed_ && !std::exchange(fixed_, true)) (void)host_.ask({address_, true});
+  fixed_ |= is_changed_;
+  ask_to_open();
+}
+
+// Again with each access, while too many wait.
+void GatedHost::Moved::ask_to_open() {
+  if (fixed_ && !asked_) asked_ = host_.ask({address_, true});
 }
 
 void GatedHost::Moved::show_to_child(bool shown) {
@@ -442,11 +451,8 @@ void GatedHost::serve(const UserFaults::Access& access) {
 
 // Needs mutex_, as its callers have it.
 bool GatedHost::ask(const Wanted& wanted) {
-  if (wanted_count_ == wanted_.size() && !wanted.all) return false;
-  if (wanted_count_ == wanted_.size())
-    wanted_[0] = wanted;
-  else
-    wanted_[wanted_count_++] = wanted;
+  if (wanted_count_ == wanted_.size()) return false;
+  wanted_[wanted_count_++] = wanted;
   accesses_.wake();
   return true;
 }
