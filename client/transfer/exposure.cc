@@ -164,12 +164,14 @@ CUresult enter(Session& session, const Region& region) {
   if (is_registered(region) && region.session == &session && comes_when_touched(session))
     session.gated_host.add(region.base, region.bytes);
   session.hidden_memory.add(region.base, region.bytes);
-  if ((region.flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0 &&
-      !session.hidden_memory.may_be_known(region.base, region.bytes))
-    return CUDA_SUCCESS;
+  const bool is_mapped = (region.flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0;
+  const bool may_be_known =
+      is_registered(region) && session.hidden_memory.may_be_known(region.base, region.bytes);
+  if (!is_mapped && !may_be_known) return CUDA_SUCCESS;
   uint64_t device_pointer = 0;
   // Memory that the worker cannot mirror can still be copied; only its use by device code fails.
-  if (const CUresult result = expose(session, region, &device_pointer); result != CUDA_SUCCESS)
+  const CUresult result = expose(session, region, &device_pointer);
+  if (result != CUDA_SUCCESS && is_mapped)
     log::warn(
         "mapped memory at 0x{:x}, {} bytes, can be copied, but not used by device code: the server "
         "has no mirror of it (error {}; 2: see host-memory-per-session of fargpud)",
