@@ -118,6 +118,7 @@ struct Prepared { error @0 :Text; } # not empty: the driver could not be opened
 struct Probe {
   version @0 :UInt16;
   driver @1 :Text;                # "auto", "sim" or a path
+  contexts @2 :Bool;              # say what one takes of each GPU's memory
 }
 
 struct Started {

@@ -31,8 +31,9 @@ Result<Inventory> probe(Launcher& launcher, const std::string& worker_program,
   setup.environment = environment;
   setup.descriptors = {{sockets.second.get(), kControlFd}};
   // Sent before the probe starts, so that the message is there when it looks.
+  const ProbeRequest request{driver, /*measures_contexts=*/true};
   FARGPU_RETURN_IF_ERROR(
-      send_message(sockets.first.get(), encode_probe(driver), transport::Clock::now()));
+      send_message(sockets.first.get(), encode_probe(request), transport::Clock::now()));
   FARGPU_ASSIGN_OR_RETURN(const auto process, launcher.start(setup));
   sockets.second.reset();
   const auto answer = answer_on(sockets.first.get());

@@ -254,19 +254,20 @@ Status parse_prepared(std::span<const std::byte> body) {
 
 MessageBytes encode_settled() { return without_body(header_of(WorkerMessage::kSettled)); }
 
-MessageBytes encode_probe(const std::string& driver) {
+MessageBytes encode_probe(const ProbeRequest& request) {
   return encode<schema::Probe>(header_of(WorkerMessage::kProbe, wire::kWantReply, 1),
-                               [&driver](schema::Probe::Builder probe) {
+                               [&request](schema::Probe::Builder probe) {
                                  probe.setVersion(kWorkerProtocol);
-                                 probe.setDriver(driver.substr(0, kMostText));
+                                 probe.setDriver(request.driver.substr(0, kMostText));
+                                 probe.setContexts(request.measures_contexts);
                                });
 }
 
-Result<std::string> parse_probe(std::span<const std::byte> body) {
-  return parse<schema::Probe, std::string>(
-      body, "probe", [](schema::Probe::Reader probe) -> Result<std::string> {
+Result<ProbeRequest> parse_probe(std::span<const std::byte> body) {
+  return parse<schema::Probe, ProbeRequest>(
+      body, "probe", [](schema::Probe::Reader probe) -> Result<ProbeRequest> {
         FARGPU_RETURN_IF_ERROR(check_version(probe.getVersion(), "daemon"));
-        return std::string(probe.getDriver().cStr());
+        return ProbeRequest{probe.getDriver().cStr(), probe.getContexts()};
       });
 }
 

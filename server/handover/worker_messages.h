@@ -80,8 +80,12 @@ MessageBytes encode_prepared(const Status& status);
 Status parse_prepared(std::span<const std::byte> body);
 // Without a body.
 MessageBytes encode_settled();
-MessageBytes encode_probe(const std::string& driver);
-Result<std::string> parse_probe(std::span<const std::byte> body);
+struct ProbeRequest {
+  std::string driver;
+  bool measures_contexts = false;
+};
+MessageBytes encode_probe(const ProbeRequest& request);
+Result<ProbeRequest> parse_probe(std::span<const std::byte> body);
 MessageBytes encode_started();
 // The worker's version.
 Result<uint16_t> check_started(const ReceivedMessage& message);

@@ -61,7 +61,7 @@ Status UnitHealth::start_probe(size_t unit) {
   State& state = units_[unit];
   FARGPU_ASSIGN_OR_RETURN(auto control, make_control_sockets());
   FARGPU_RETURN_IF_ERROR(
-      send_message(control.first.get(), encode_probe(rules_.driver), transport::Clock::now()));
+      send_message(control.first.get(), encode_probe({rules_.driver}), transport::Clock::now()));
   ProcessSetup setup;
   setup.program = rules_.program;
   setup.name = fmt::format("probe of GPU {}", unit);

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <fmt/core.h>
 
+#include <optional>
 #include <vector>
 
 #include "generated/server/driver_table.h"
@@ -90,9 +91,10 @@ Result<Unit> ask(const DriverTable& driver, int ordinal) {
 
 }  // namespace
 
-Result<Inventory> take_inventory(const std::string& wanted) {
+Result<Inventory> take_inventory(const std::string& wanted, bool measures_contexts) {
   FARGPU_ASSIGN_OR_RETURN(const std::string path, find_driver(wanted));
-  SecondProcess second(path);
+  std::optional<SecondProcess> second;
+  if (measures_contexts) second.emplace(path);
   FARGPU_ASSIGN_OR_RETURN(const DriverLibrary driver, DriverLibrary::open(path));
   int count = 0;
   if (const CUresult result = driver.table().cuDeviceGetCount(&count); result != CUDA_SUCCESS) {
@@ -106,7 +108,7 @@ Result<Inventory> take_inventory(const std::string& wanted) {
     unit.priorities = contexts.priorities(ordinal);
     inventory.units.push_back(std::move(unit));
   }
-  measure_contexts(contexts, second, &inventory.units);
+  if (second) measure_contexts(contexts, *second, &inventory.units);
   return inventory;
 }
 

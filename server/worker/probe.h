@@ -9,7 +9,8 @@
 
 namespace fargpu::server {
 
-// Opens the driver ("auto", "sim" or a path) and asks it about its GPUs.
-Result<Inventory> take_inventory(const std::string& driver);
+// Opens the driver ("auto", "sim" or a path) and asks it about its GPUs, also, if that is wanted,
+// what a context takes of their memory: a second process makes some.
+Result<Inventory> take_inventory(const std::string& driver, bool measures_contexts);
 
 }  // namespace fargpu::server

@@ -86,12 +86,13 @@ Result<std::unique_ptr<PeerWatch>> live_with_daemon() {
       kControlFd, [] { ::_exit(kExitDaemon); }, std::chrono::milliseconds(0));
 }
 
-int run_probe(const std::string& driver) {
+int run_probe(const ProbeRequest& request) {
   const auto watch = live_with_daemon();
   if (!watch.ok()) return end(watch.status(), "", kExitDaemon);
   // Output of the driver goes to the daemon's log.
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
-  const auto inventory = take_inventory(driver);
+  const auto inventory =
+      take_inventory(request.driver.empty() ? "auto" : request.driver, request.measures_contexts);
   (void)send_message(kControlFd, encode_inventory(inventory), transport::Clock::now());
   std::fflush(nullptr);
   look_for_leaks();
@@ -318,9 +319,8 @@ bool is_started_by_a_daemon() {
 int obey(const ReceivedMessage& first) {
   if (kind_of(first) == WorkerMessage::kProbe) {
     log::configure("probe", log::Level::kInfo);
-    const auto driver = parse_probe(first.body());
-    return driver.ok() ? run_probe(driver->empty() ? "auto" : *driver)
-                       : end(driver.status(), "", kExitDaemon);
+    const auto request = parse_probe(first.body());
+    return request.ok() ? run_probe(*request) : end(request.status(), "", kExitDaemon);
   }
   if (kind_of(first) == WorkerMessage::kPrepare) {
     const auto prepare = parse_prepare(first.body());
