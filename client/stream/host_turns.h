@@ -2,10 +2,10 @@
 // before the functions have run.
 //
 // A driver takes any number of host functions, but for device work behind one it sets aside a part
-// of its queue of 4 MiB: an H100 with driver 580 takes 56 functions with work behind each, and 28 if
-// that is a graph that begins with a kernel. Then the submitting call waits. In the worker the
-// waiting thread would be the executor, the only one that can read that a function has returned. So
-// the thread that would submit more waits here, in the client, until an earlier function has
+// of its queue of 4 MiB: an H100 with driver 580 takes 56 functions with work behind each, and 28
+// if that is a graph that begins with a kernel. Then the submitting call waits. In the worker the
+// waiting thread would be the executor, the only one that can read that a function has returned.
+// So the thread that would submit more waits here, in the client, until an earlier function has
 // returned. A turn is two of the 56 parts.
 //
 // Host nodes of graphs take more than is known. So the worker makes operations on words in their
@@ -65,7 +65,7 @@ class HostTurns {
   // to be behind it. So is work that is being sent already, which may come before or behind it; it
   // takes its turn here. False: there are not as many turns, and it must not be sent;
   // wait_to_enter() first.
-  // `legacy`: the queue of the legacy stream, if that and its stream wait for each other; else null.
+  // `legacy`: the queue of the legacy stream, if that and its stream wait for each other, or null.
   // `follow_legacy` makes what is known of the legacy stream newer; it may send.
   bool may_enter(const std::shared_ptr<void>& function, const StreamQueue* legacy,
                  const Follow& follow_legacy, const Lost& lost);

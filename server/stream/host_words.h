@@ -2,8 +2,8 @@
 // writes a word in pinned memory when it is reached, and waits for another one until the function
 // has returned in the client.
 //
-// A queue of a driver takes few host nodes: the launch that finds it full waits until some have run,
-// in the executor, which alone can end them. It takes any number of these.
+// A queue of a driver takes few host nodes: the launch that finds it full waits until some have
+// run, in the executor, which alone can end them. It takes any number of these.
 // One thread (the executor's), but a pair may end in any.
 #pragma once
 

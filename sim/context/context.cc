@@ -163,8 +163,8 @@ size_t Context::turns_beside_legacy(const Stream& stream, const GraphFunctions& 
 Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& make, size_t places,
                             GraphFunctions functions) {
   size_t turns = functions.turns() + turns_beside_legacy(*stream, functions);
-  // In turn with another graph a launch takes one more, and beside the work of other streams so many
-  // that an H200 with 13 launches under way did not take the next one.
+  // In turn with another graph a launch takes one more, and beside the work of other streams so
+  // many that an H200 with 13 launches under way did not take the next one.
   constexpr size_t kInTurn = 3;
   const uint64_t last = stream->last_graph.exchange(functions.graph);
   if (functions.turns() > 0 && last != 0 && last != functions.graph) turns += kInTurn;
