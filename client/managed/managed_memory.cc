@@ -258,7 +258,7 @@ CUresult ManagedMemory::bring(uint64_t address, bool is_write, Heard heard) {
     if (const CUresult result = fetch(lock, *blocks, run, waits); result != CUDA_SUCCESS)
       return result;
     awaited = true;
-    // Work was submitted meanwhile, which may write it; or has ended, and may have written it since.
+    // Work was submitted meanwhile, which may write it, or has ended and may have written it since.
     const bool is_old = blocks->given != given || begun != begun_.load(std::memory_order_acquire) ||
                         (!was_idle && ends != ends_);
     if (is_old && attempt < kMostTries) continue;
