@@ -27,25 +27,16 @@ CUgraphExec make_graph(CUfunction scale, CUdeviceptr at, unsigned host_nodes, bo
   CUgraph graph;
   CU(cuGraphCreate(&graph, 0));
   CUgraphNode last = nullptr;
-  unsigned words = 1, factor = 1, one = 1;
-  void* values[] = {&at, &at, &words, &factor, &one};
-  CUDA_KERNEL_NODE_PARAMS kernel{};
-  kernel.func = scale;
-  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
-  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
-  kernel.kernelParams = values;
-  const auto add_kernel = [&] {
-    CUgraphNode node;
-    CU(cuGraphAddKernelNode(&node, graph, &last, last == nullptr ? 0 : 1, &kernel));
-    last = node;
+  const auto add_scale = [&] {
+    last = add_kernel(graph, &last, last == nullptr ? 0 : 1, scale, at, at, 1u, 1u, 1u);
   };
-  if (with_kernels) add_kernel();
+  if (with_kernels) add_scale();
   for (unsigned i = 0; i < host_nodes; ++i) {
     const CUDA_HOST_NODE_PARAMS call{count, nullptr};
     CUgraphNode node;
     CU(cuGraphAddHostNode(&node, graph, &last, last == nullptr ? 0 : 1, &call));
     last = node;
-    if (with_kernels) add_kernel();
+    if (with_kernels) add_scale();
   }
   CUgraphExec exec;
   CU(cuGraphInstantiate(&exec, graph, 0));

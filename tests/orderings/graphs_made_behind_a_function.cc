@@ -20,18 +20,11 @@ void CUDA_CB wait_until_made(void*) {
 CUgraph make_graph(CUfunction scale, CUcontext context, CUdeviceptr at, unsigned value) {
   CUgraph graph;
   CU(cuGraphCreate(&graph, 0));
-  CUgraphNode fill, node;
+  CUgraphNode fill;
   const CUDA_MEMSET_NODE_PARAMS params{
       .dst = at, .pitch = 0, .value = value, .elementSize = 4, .width = 1, .height = 1};
   CU(cuGraphAddMemsetNode(&fill, graph, nullptr, 0, &params, context));
-  unsigned words = 1, factor = 3, one = 1;
-  void* values[] = {&at, &at, &words, &factor, &one};
-  CUDA_KERNEL_NODE_PARAMS kernel{};
-  kernel.func = scale;
-  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
-  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
-  kernel.kernelParams = values;
-  CU(cuGraphAddKernelNode(&node, graph, &fill, 1, &kernel));
+  add_kernel(graph, &fill, 1, scale, at, at, 1u, 3u, 1u);
   return graph;
 }
 

@@ -36,14 +36,7 @@ struct Chain {
   CUgraphNode last = nullptr;
 
   void add_kernel() {
-    unsigned words = 1, factor = 3, one = 1;
-    void* values[] = {&at, &at, &words, &factor, &one};
-    CUDA_KERNEL_NODE_PARAMS kernel{};
-    kernel.func = scale;
-    kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
-    kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
-    kernel.kernelParams = values;
-    CU(cuGraphAddKernelNode(&last, graph, &last, last == nullptr ? 0 : 1, &kernel));
+    last = ::add_kernel(graph, &last, last == nullptr ? 0 : 1, scale, at, at, 1u, 3u, 1u);
   }
   void add_function(Seen& seen) {
     const CUDA_HOST_NODE_PARAMS host{look, &seen};

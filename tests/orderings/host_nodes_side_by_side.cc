@@ -24,15 +24,8 @@ CUgraphExec make_graph(CUfunction scale, CUdeviceptr at) {
   CU(cuGraphCreate(&graph, 0));
   CUgraphNode added[3];
   for (unsigned i = 0; i < 3; ++i) {
-    CUdeviceptr word = at + i * sizeof(unsigned);
-    unsigned words = 1, factor = 1, one = 1;
-    void* values[] = {&word, &word, &words, &factor, &one};
-    CUDA_KERNEL_NODE_PARAMS kernel{};
-    kernel.func = scale;
-    kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
-    kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
-    kernel.kernelParams = values;
-    CU(cuGraphAddKernelNode(&added[i], graph, added, i == 2 ? 2 : 0, &kernel));
+    const CUdeviceptr word = at + i * sizeof(unsigned);
+    added[i] = add_kernel(graph, added, i == 2 ? 2 : 0, scale, word, word, 1u, 1u, 1u);
   }
   const CUDA_HOST_NODE_PARAMS call{count, nullptr};
   CUgraphNode last;

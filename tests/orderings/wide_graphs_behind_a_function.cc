@@ -29,14 +29,7 @@ CUgraphExec make_graph(CUcontext context, CUfunction scale, Kind kind, CUdevicep
   for (unsigned i = 0; i < nodes; ++i) {
     CUdeviceptr out = to + i % kWords * sizeof(unsigned), in = from + i % kWords * sizeof(unsigned);
     if (kind == Kind::kKernels) {
-      unsigned words = 1, factor = 3, one = 1;
-      void* values[] = {&out, &in, &words, &factor, &one};
-      CUDA_KERNEL_NODE_PARAMS kernel{};
-      kernel.func = scale;
-      kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
-      kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
-      kernel.kernelParams = values;
-      CU(cuGraphAddKernelNode(&last, graph, nullptr, 0, &kernel));
+      last = add_kernel(graph, nullptr, 0, scale, out, in, 1u, 3u, 1u);
     } else if (kind == Kind::kFills) {
       const CUDA_MEMSET_NODE_PARAMS fill{.dst = out,
                                          .pitch = 0,
