@@ -1,4 +1,4 @@
-// SecondProcess: a child of the probe that makes contexts when it is told to, so that the probe
+// SecondProcess: a child of the probe that makes contexts at its command, so that the probe
 // sees in its own contexts what those of another process take of the GPUs' memory.
 #pragma once
 
