@@ -216,6 +216,11 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& ge
     }
     settings.queue_places = static_cast<int>(value);
   }
+  if (const char* text = get("CUDA_DEVICE_MAX_CONNECTIONS")) {
+    uint64_t value = 0;  // other values count for nothing
+    if (parse_number(trim(text), &value) && value >= 1 && value <= 32)
+      settings.connections = static_cast<int>(value);
+  }
   if (const char* text = get("FARGPU_SIM_SHARED")) settings.shared = text;
   if (const char* text = get("FARGPU_SIM_CONTEXT_MEMORY")) {
     auto size = parse_bytes(trim(text));

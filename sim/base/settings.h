@@ -9,8 +9,8 @@
 // (0 or 1), FARGPU_SIM_NVML_HANG ("init" or "utilization": a call that never returns, of the
 // management library), FARGPU_SIM_SLOT (0 .. 31), FARGPU_SIM_MIG (2 .. 7), FARGPU_SIM_SHARED (path
 // of a file), FARGPU_SIM_CONTEXT_MEMORY (a size, that of a context on its GPU),
-// FARGPU_SIM_CONTEXT_END, FARGPU_SIM_INIT (milliseconds) and CUDA_VISIBLE_DEVICES (indices or
-// "GPU-<uuid>" or "MIG-<uuid>" prefixes).
+// FARGPU_SIM_CONTEXT_END, FARGPU_SIM_INIT (milliseconds), CUDA_DEVICE_MAX_CONNECTIONS (1 .. 32) and
+// CUDA_VISIBLE_DEVICES (indices or "GPU-<uuid>" or "MIG-<uuid>" prefixes).
 //
 // Processes with the same FARGPU_SIM_SHARED have the memory of the GPUs together: memory that one
 // process has taken is not free for the others (sim/memory/host_usage.h). A fargpud gives its
@@ -84,6 +84,7 @@ struct Settings {
   // Of cuInit. The memory of processes that end meanwhile is free when it is over.
   int init_milliseconds = 0;
   int slot = 0;              // where device memory lies, see above
+  int connections = 8;       // sim/context/channels.h
   std::vector<int> visible;  // units in the order of the CUDA ordinals
 
   size_t unit_bytes() const;  // of memory

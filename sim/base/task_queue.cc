@@ -103,6 +103,7 @@ void TaskQueue::work() {
     busy_ = true;
     lock.unlock();
     for (const Fence& fence : task.after) fence->wait();
+    if (task.begun) task.begun->complete();
     wait_by_chance();
     if (task.place.places > 0) {
       lock.lock();

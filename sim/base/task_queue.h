@@ -40,6 +40,7 @@ struct Task {
   Fence done;
   QueuePlace place{};
   TaskKind kind = TaskKind::kDeviceWork;
+  Fence begun = nullptr;  // completed when all of `after` is over; null: nobody asks
 };
 
 class TaskQueue : public std::enable_shared_from_this<TaskQueue> {

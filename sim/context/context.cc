@@ -33,7 +33,11 @@ std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool pr
 }
 
 Context::Context(Device& device, unsigned flags, bool primary)
-    : device_(device), id_(next_id()), primary_(primary), flags_(flags) {
+    : device_(device),
+      id_(next_id()),
+      primary_(primary),
+      flags_(flags),
+      channels_(Driver::get().settings().connections) {
   memory_ = std::make_shared<ContextMemory>(Driver::get().allocations(), device.memory(),
                                             device.ordinal(), id_);
   limits_[CU_LIMIT_STACK_SIZE] = 1024;
@@ -115,15 +119,16 @@ Fence Context::submit_made(const std::shared_ptr<Stream>& stream, const Make& ma
 }
 
 void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
-                               size_t bytes) {
+                               size_t bytes, ChannelKind kind) {
   const bool is_legacy = stream->role == StreamRole::kLegacy;
   const size_t turns =
       !is_legacy && stream->blocking() && take_legacy_function() ? size_t{1} : size_t{0};
   const QueuePlace place = stream->queue->take_place(bytes, 1, turns);
-  const Fence done = push(*stream, Task{std::move(run), {}, nullptr, place});
-  if (!is_legacy) return;
   std::lock_guard lock(submit_mutex_);
-  note_legacy_work(done);
+  Task task{std::move(run), {}, nullptr, place};
+  channels_.take(&task, kind, &stream->channels);
+  const Fence done = push_locked(*stream, std::move(task));
+  if (is_legacy) note_legacy_work(done);
 }
 
 void Context::note_legacy_work(const Fence& done) {
@@ -173,7 +178,9 @@ Fence Context::submit_graph(const std::shared_ptr<Stream>& stream, const Make& m
   const TaskKind kind = functions.task_kind();
   const QueuePlace place = stream->queue->take_place(0, places, turns, kind);
   if (!lock.owns_lock()) lock.lock();
-  Fence done = make_locked(*stream, make, Task{nullptr, {}, nullptr, place, kind});
+  Task task{nullptr, {}, std::make_shared<Completion>(), place, kind};
+  channels_.take_lanes(&task, functions.lanes, &stream->channels, functions.side_lanes);
+  Fence done = make_locked(*stream, make, std::move(task));
   if (stream->role == StreamRole::kLegacy && !is_host(kind) && !functions.is_nothing())
     note_legacy_work(done);
   return done;
@@ -185,7 +192,7 @@ Fence Context::push(Stream& stream, Task task) {
 }
 
 Fence Context::make_locked(Stream& stream, const Make& make, Task task) {
-  task.done = std::make_shared<Completion>();
+  if (!task.done) task.done = std::make_shared<Completion>();
   task.run = make(task.done);
   return push_locked(stream, std::move(task));
 }

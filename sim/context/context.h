@@ -36,7 +36,9 @@ struct GraphFunctions {
   bool alone = false;         // without other nodes: like functions of a stream
   bool side_by_side = false;  // some nodes may run at the same time
   bool beside_kernels = false;
-  uint64_t graph = 0;  // the executable graph
+  uint64_t graph = 0;                                 // the executable graph
+  size_t lanes = 0;                                   // that have more than copies and host nodes
+  std::vector<ChannelPointer>* side_lanes = nullptr;  // of the executable graph
   size_t turns() const { return alone ? 0 : (side_by_side ? 4 : 2) * count; }
   bool is_nothing() const { return alone && count == 0; }
   TaskKind task_kind() const {
@@ -90,7 +92,7 @@ class Context : public std::enable_shared_from_this<Context> {
   // Kernels, copies, fills and operations on memory: they take places in the stream's queue, and
   // the caller waits when there is none (TaskQueue::kPlaces). `bytes`: kept in the queue.
   void submit_to_device(const std::shared_ptr<Stream>& stream, std::function<void()> run,
-                        size_t bytes = 0);
+                        size_t bytes = 0, ChannelKind kind = ChannelKind::kCompute);
   void submit_host_function(const std::shared_ptr<Stream>& stream, std::function<void()> run);
   // With Settings::stream_waits submit_host_function() waits while a copy to pageable memory holds
   // this, as seen on an H200 with driver 580; other work goes on.
@@ -173,6 +175,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<Fence> from_elsewhere_;
   Fence legacy_work_;      // the newest of the legacy stream; no event, no function
   Fence legacy_function_;  // its newest, with no work behind it yet
+  const Channels channels_;
 
   std::shared_mutex functions_mutex_;  // taken before submit_mutex_
 

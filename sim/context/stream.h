@@ -11,6 +11,7 @@
 
 #include "sim/base/registry.h"
 #include "sim/base/task_queue.h"
+#include "sim/context/channels.h"
 
 namespace fargpu::sim {
 
@@ -44,8 +45,11 @@ struct Stream {
   const int priority;
   const uint64_t id;
   const std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>();
-  Fence last;  // of the newest work; guarded by the context's submission lock, as is the next
+  // Guarded by the context's submission lock, up to the next blank line.
+  Fence last;  // of the newest work
+  StreamChannels channels;
   bool retired = false;  // destroyed, but perhaps not yet idle
+
   // Of the last launch of a graph with host nodes and others.
   std::atomic<uint64_t> last_graph{0};
   std::mutex attributes_mutex;

@@ -219,15 +219,19 @@ size_t Exec::places_of(const Plan& plan) {
 
 GraphFunctions Exec::functions_of(const Plan& plan) {
   GraphFunctions functions{.alone = true, .side_by_side = plan.lanes > 1};
+  std::set<uint32_t> lanes;
   for (const Step& step : plan.steps) {
     if (does_nothing(step)) continue;
     const CUgraphNodeType type = step.operation->type();
+    if (type != CU_GRAPH_NODE_TYPE_HOST && type != CU_GRAPH_NODE_TYPE_MEMCPY)
+      lanes.insert(step.lane);
     if (type == CU_GRAPH_NODE_TYPE_HOST)
       ++functions.count;
     else
       functions.alone = false;
     if (type == CU_GRAPH_NODE_TYPE_KERNEL) functions.beside_kernels = true;
   }
+  functions.lanes = lanes.size();
   return functions;
 }
 
@@ -245,6 +249,7 @@ CUresult Exec::submit_launch(Context& context, const std::shared_ptr<Stream>& st
   if (CUresult result = take_memory(*plan_, &memory); result != CUDA_SUCCESS) return result;
   GraphFunctions functions = functions_of(*plan_);
   functions.graph = reinterpret_cast<uint64_t>(this);
+  functions.side_lanes = &side_channels_;
   const bool waits = functions.turns() > TaskQueue::kTurns ||
                      std::ranges::any_of(plan_->steps, [](const Step& step) {
                        return step.operation && step.operation->launch_waits();

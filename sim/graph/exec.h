@@ -79,6 +79,7 @@ class Exec : public std::enable_shared_from_this<Exec> {
   std::mutex mutex_;                               // orders launches; guards the members below
   std::shared_ptr<const Plan> plan_;               // nullptr: to be made again by the next launch
   std::vector<std::shared_ptr<TaskQueue>> lanes_;  // of lane 1 and so on
+  std::vector<ChannelPointer> side_channels_;      // the same
   Fence last_;
 
   uint64_t handle_ = 0;

@@ -192,6 +192,11 @@ CUresult area_of(const Fill& fill, Copy* area) {
   return aligned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+ChannelKind channel_of(const Copy& copy) {
+  if (is_known_host(copy.to)) return ChannelKind::kToHost;
+  return is_known_host(copy.from) ? ChannelKind::kToDevice : ChannelKind::kCompute;
+}
+
 }  // namespace
 
 void run_fill(const Fill& fill) {
@@ -274,7 +279,7 @@ CUresult submit_copy(Context& context, const std::shared_ptr<Stream>& stream, Co
       [owner = context.shared_from_this(), copy, staged] {
         if (owner->error() == CUDA_SUCCESS) copy_rows(copy);
       },
-      in_queue ? staged->size() + kBeside : 0);
+      in_queue ? staged->size() + kBeside : 0, in_queue ? ChannelKind::kCompute : channel_of(copy));
   return CUDA_SUCCESS;
 }
 

@@ -46,6 +46,7 @@ TEST(SettingsTest, ReadsEveryVariable) {
                         {"FARGPU_SIM_CONTEXT_MEMORY", "500M"},
                         {"FARGPU_SIM_CONTEXT_END", "300"},
                         {"FARGPU_SIM_INIT", "70"},
+                        {"CUDA_DEVICE_MAX_CONNECTIONS", "16"},
                         {"CUDA_VISIBLE_DEVICES", "2, 0"}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->gpus, 3);
@@ -64,7 +65,13 @@ TEST(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->context_bytes, size_t{500} << 20);
   EXPECT_EQ(settings->context_end_milliseconds, 300);
   EXPECT_EQ(settings->init_milliseconds, 70);
+  EXPECT_EQ(settings->connections, 16);
   EXPECT_EQ(settings->visible, (std::vector<int>{2, 0}));
+}
+
+TEST(SettingsTest, ConnectionsOfADriver) {
+  for (const char* wrong : {"0", "33", "many"})
+    EXPECT_EQ(read({{"CUDA_DEVICE_MAX_CONNECTIONS", wrong}})->connections, 8) << wrong;
 }
 
 TEST(SettingsTest, BadValuesNameTheVariable) {
