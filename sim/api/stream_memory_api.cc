@@ -22,9 +22,11 @@ CUresult submit(CUstream handle, std::span<const CUstreamBatchMemOpParams> param
         if (captured) return *captured;
         if (CUresult result = check_operations(operations); result != CUDA_SUCCESS) return result;
         context.submit_to_device(
-            stream, [owner = context.shared_from_this(), operations = std::move(operations)] {
+            stream,
+            [owner = context.shared_from_this(), operations = std::move(operations)] {
               run_operations(*owner, operations);
-            });
+            },
+            /*bytes=*/0, ChannelKind::kNone);
         return CUDA_SUCCESS;
       });
 }

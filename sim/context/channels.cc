@@ -1,6 +1,7 @@
 #include "sim/context/channels.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fargpu::sim {
 
@@ -14,7 +15,9 @@ void Channels::put(Task* task, ChannelKind kind, ChannelPointer* channel,
                    const Fence& passed) const {
   if (*channel == nullptr) {
     const auto& all = channels_[static_cast<size_t>(kind)];
-    *channel = *std::ranges::min_element(all, {}, &ChannelPointer::use_count);
+    *channel = *std::ranges::min_element(all, {}, [](const ChannelPointer& one) {
+      return std::pair(pending(one->newest), one.use_count());
+    });
   }
   Fence& newest = (*channel)->newest;
   if (newest != passed && pending(newest)) task->after.push_back(newest);

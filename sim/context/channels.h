@@ -2,8 +2,9 @@
 // holds up what lies behind it in its channel, also that of other streams.
 //
 // As on an H200 with driver 580 there are as many of each kind as CUDA_DEVICE_MAX_CONNECTIONS says,
-// or 8. At its first work of a kind a stream gets the channel that the fewest have, and keeps it; so
-// do the lanes of a graph besides the first one, which has that of the stream.
+// or 8. At its first work of a kind a stream gets a channel in which nothing waits, that which the
+// fewest have, and keeps it; so do the lanes of a graph besides the first one, which has that of the
+// stream.
 #pragma once
 
 #include <array>
@@ -16,8 +17,9 @@
 
 namespace fargpu::sim {
 
-// Copies from pinned memory, copies to the host, and everything else.
-enum class ChannelKind : uint8_t { kCompute, kToDevice, kToHost };
+// Of kernels, fills and other copies; of copies from pinned memory; of copies to the host. Operations
+// on memory need none.
+enum class ChannelKind : uint8_t { kCompute, kToDevice, kToHost, kNone };
 
 struct Channel {
   Fence newest;  // when the newest work in it has begun

@@ -126,7 +126,7 @@ void Context::submit_to_device(const std::shared_ptr<Stream>& stream, std::funct
   const QueuePlace place = stream->queue->take_place(bytes, 1, turns);
   std::lock_guard lock(submit_mutex_);
   Task task{std::move(run), {}, nullptr, place};
-  channels_.take(&task, kind, &stream->channels);
+  if (kind != ChannelKind::kNone) channels_.take(&task, kind, &stream->channels);
   const Fence done = push_locked(*stream, std::move(task));
   if (is_legacy) note_legacy_work(done);
 }
