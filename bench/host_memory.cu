@@ -1,7 +1,7 @@
 // What host memory costs that device code may use: registered, mapped, and of a file.
 //   host_memory [--mib N] [--file PATH] [ROW...]
-// Rows: untouched, one_page, streams, and, with --file, file. A file that is not there or is
-// shorter than N MiB (256) is written; it may be used again. Results are checked.
+// Rows: untouched, one_page, numbers, streams, and, with --file, file. A file that is not there or
+// is shorter than N MiB (256) is written; it may be used again. Results are checked.
 #include <cuda_runtime.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -181,6 +181,38 @@ void one_page(size_t bytes) {
   }
 }
 
+// Whole numbers, of which a new value differs in some bytes from the old one: the launch behind the
+// host's write of all, and the host's read of all that a kernel has written; medians of 5.
+void numbers(size_t bytes) {
+  const size_t count = bytes / sizeof(int);
+  int* device;
+  NEED(cudaMalloc(&device, sizeof(int)));
+  for (const Kind kind : {Kind::kRegisteredMapped, Kind::kPinnedMapped}) {
+    HostMemory memory(kind, bytes);
+    int* const words = memory.words();
+    const auto launch = [&] {
+      bump<<<1, 1>>>(device);
+      NEED(cudaDeviceSynchronize());
+    };
+    const auto read = [&](int expected) {
+      for (size_t at = 0; at < count; ++at)
+        if (words[at] != expected) fail("numbers: a wrong word");
+    };
+    std::vector<double> launches, reads;
+    for (int run = 0; run < 6; ++run) {
+      for (size_t at = 0; at < count; ++at) words[at] = static_cast<int>(at) + run;
+      launches.push_back(us_of(launch));
+      fill<<<1024, 256>>>(memory.device(), count, 1000 + run);
+      NEED(cudaDeviceSynchronize());
+      reads.push_back(us_of([&] { read(1000 + run); }));
+    }
+    launches.erase(launches.begin()), reads.erase(reads.begin());  // all of it is new then
+    std::printf("numbers %s launch %.1f us, read %.1f us\n", name_of(kind), median(launches),
+                median(reads));
+  }
+  NEED(cudaFree(device));
+}
+
 // Four streams, each of which computes a quarter of an array and copies it to registered memory,
 // ten times over: beside one stream, and the copy alone.
 void streams(size_t bytes) {
@@ -304,7 +336,7 @@ int main(int argc, char** argv) {
       rows.push_back(word);
   }
   if (rows.empty()) {
-    rows = {"untouched", "one_page", "streams"};
+    rows = {"untouched", "one_page", "numbers", "streams"};
     if (!path.empty()) rows.emplace_back("file");
   }
   if (bytes == 0) fail("--mib needs a number of MiB");
@@ -313,12 +345,14 @@ int main(int argc, char** argv) {
       untouched(bytes);
     else if (row == "one_page")
       one_page(bytes);
+    else if (row == "numbers")
+      numbers(bytes);
     else if (row == "streams")
       streams(bytes);
     else if (row == "file" && !path.empty())
       file(path, bytes);
     else
-      fail("rows: untouched, one_page, streams, file (with --file PATH)");
+      fail("rows: untouched, one_page, numbers, streams, file (with --file PATH)");
     std::fflush(stdout);
   }
   return 0;
