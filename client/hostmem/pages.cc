@@ -176,6 +176,8 @@ CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
   std::lock_guard lock(state_);
   // Pushes that the worker had applied already were part of its comparison.
   std::erase_if(overtaken_, [pushes](const Overtaken& push) { return push.number <= pushes; });
+  for (const pages::LateWords::Part& word : late_.parts())  // of a push that waits for this
+    overtaken_.push_back({pushes_ + 1, word.begin, word.end - word.begin});
   // The bytes of the others, in order and without overlaps.
   std::sort(overtaken_.begin(), overtaken_.end(),
             [](const Overtaken& a, const Overtaken& b) { return a.address < b.address; });

@@ -2,7 +2,7 @@
 // the application changed are pushed before work is sent. Bytes that device code changed are pulled
 // after synchronisations.
 //
-// Both ends keep an Agreement (common/pages) for each region. So only changed bytes travel, and a
+// Both ends keep an Agreement (common/pages) for each region. So only changed words travel, and a
 // byte that one end did not change is never written at the other. Where both ends changed a byte
 // without an order between them, the client's value stays.
 //
@@ -216,9 +216,9 @@ class Pages {
                  const pages::Agreement::Visit& visit);  // needs state_
   size_t collect_from(Region& region, const std::byte* memory, size_t from, size_t until,
                       const pages::Agreement::Visit& visit);  // needs state_
-  static size_t collect_into(Region& region, const std::byte* memory, size_t from, size_t until,
-                             const pages::Agreement::Visit& visit, pages::RunWriter& runs,
-                             pages::LateWords& late);
+  size_t collect_into(Region& region, const std::byte* memory, size_t from, size_t until,
+                      const pages::Agreement::Visit& visit, pages::RunWriter& runs,
+                      pages::LateWords& late) const;  // needs state_
   // The same of memory that the system reads.
   size_t collect_read(Region& region, size_t from, size_t until,
                       const pages::Agreement::Visit& visit);  // needs state_

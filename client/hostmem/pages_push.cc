@@ -259,7 +259,7 @@ CUresult Pages::push_side_by_side(Region& region, size_t at, size_t until,
       part.begin = at;
       at = part.end = std::min<size_t>(until, (address + at + kPart) / kPart * kPart - address);
     }
-    batch.look = [&region, &batch](size_t i) {
+    batch.look = [this, &region, &batch](size_t i) {
       Part& part = batch.parts[i];
       part.reached = collect_into(region, region.gate->local(), part.begin, part.end, {}, part.runs,
                                   part.late);

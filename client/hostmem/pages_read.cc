@@ -94,10 +94,11 @@ size_t Pages::collect_from(Region& region, const std::byte* memory, size_t from,
 
 size_t Pages::collect_into(Region& region, const std::byte* memory, size_t from, size_t until,
                            const pages::Agreement::Visit& visit, pages::RunWriter& runs,
-                           pages::LateWords& late) {
+                           pages::LateWords& late) const {
   using Gaps = pages::Agreement::Gaps;
-  return region.agreement.collect(memory, from, until, runs, visit,
-                                  region.is_new ? Gaps::kBehind : Gaps::kNone,
+  // While something is being fetched, the worker may agree to another byte in a gap.
+  const Gaps gaps = region.is_new ? Gaps::kBehind : fetching_ ? Gaps::kNone : Gaps::kInside;
+  return region.agreement.collect(memory, from, until, runs, visit, gaps,
                                   region.is_new ? nullptr : &late);
 }
 

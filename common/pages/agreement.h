@@ -47,8 +47,9 @@ class Agreement {
   // of them.
   using Visit = std::function<void(uint64_t address, std::span<const std::byte>)>;
   // Whether a run may hold bytes that were not changed: between others that were, so that words of
-  // which a byte each was changed are one run, for an end that takes them by merge(); or also
-  // behind them, up to the end of the piece, if nobody can have changed them at the other end.
+  // which a byte each was changed are one run, for an end that knows them by its own agreement,
+  // unless its runs may be crossing these; or also behind them, up to the end of the piece, if
+  // nobody can have changed them at the other end. Of a late word a run has no gaps.
   enum class Gaps { kNone, kInside, kBehind };
   // Writes what `memory` (the region's first byte, at this end) has in [from, until), offsets in
   // the region, and the agreement has not; from then on it is agreed. Returns the offset where it

@@ -292,16 +292,27 @@ bool HostPages::is_valid(std::span<const std::byte> runs) {
 }
 
 // A kernel that looks meanwhile should find few words changed in one place and not yet in another
-// one: between two of them is nothing but the write. What each run needs besides comes first.
+// one: so what the writes need is requested before the first one. A later run may change a byte of
+// an earlier one back.
 void HostPages::place(std::span<const std::byte> runs) {
+  const auto agreement_of = [this](const pages::ByteRun& run) -> pages::Agreement& {
+    return *region_at(run.address, run.data.size())->second.agreement;
+  };
+  const auto agreed = [](const pages::Agreement& agreement, const pages::ByteRun& run) {
+    return agreement.contents(run.address - agreement.address(), run.data.size()).data();
+  };
   pages::RunReader reader(runs);
   while (const auto run = reader.next()) {
-    region_at(run->address, run->data.size())->second.agreement->agree(*run);
+    __builtin_prefetch(agreed(agreement_of(*run), *run), /*rw=*/1);
     __builtin_prefetch(pointer(run->address), /*rw=*/1);
   }
   pages::RunReader again(runs);
   pages::WordRuns words;
-  while (const auto run = again.next()) words.add(pointer(run->address), run->data);
+  while (const auto run = again.next()) {
+    pages::Agreement& agreement = agreement_of(*run);
+    words.add(pointer(run->address), run->data, agreed(agreement, *run));
+    agreement.agree(*run);
+  }
 }
 
 CUresult HostPages::push(std::span<const std::byte> runs) {

@@ -63,8 +63,10 @@ TEST_F(PagesTest, ForTheFirstTimePagesAreSentAsAWhole) {
   EXPECT_LE(worker_.pushed(), kBytes);
   const size_t before = worker_.pushed();
   host_[4] = host_[8] = 2_b;
+  worker_.memory()[5] = 7_b;  // the device
   ASSERT_EQ(work(), CUDA_SUCCESS);
-  EXPECT_EQ(worker_.pushed(), before + 2) << "by now the device may have written what lies between";
+  EXPECT_EQ(worker_.pushed(), before + 5) << "one run with a gap";
+  EXPECT_EQ(worker_.memory()[5], 7_b);
 }
 
 TEST_F(PagesTest, WhatIsReadOnlyIsSentAndNeverWritten) {
@@ -130,6 +132,20 @@ TEST_F(PagesTest, APushThatOvertakesAPullIsTheNewerOne) {
   worker_.memory()[11] = 1_b;
   pages_.pull(std::nullopt);
   EXPECT_EQ(host_[11], 1_b);
+  work();
+  EXPECT_EQ(host_, worker_.memory());
+}
+
+TEST_F(PagesTest, APushThatOvertakesAPullHasNoGaps) {
+  work();
+  worker_.memory()[12] = 1_b;
+  worker_.before_reply = [this] {
+    host_[11] = host_[13] = 2_b;
+    work();
+  };
+  pages_.pull(std::nullopt);
+  EXPECT_EQ(host_[12], 1_b);
+  EXPECT_EQ(worker_.memory()[12], 1_b);
   work();
   EXPECT_EQ(host_, worker_.memory());
 }

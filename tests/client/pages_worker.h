@@ -82,8 +82,11 @@ class PagesWorker {
     ++pushes_;
     pages::RunReader reader(runs);
     while (const auto run = reader.next()) {
-      std::copy(run->data.begin(), run->data.end(),
-                memory_.begin() + static_cast<ptrdiff_t>(run->address - agreed_.address()));
+      const size_t offset = run->address - agreed_.address();
+      const auto agreed = agreed_.contents(offset, run->data.size());
+      for (size_t i = 0; i < run->data.size(); ++i) {
+        if (run->data[i] != agreed[i]) memory_[offset + i] = run->data[i];
+      }
       agreed_.agree(*run);
       pushed_ += run->data.size();
       pushed_at_.push_back(run->address - agreed_.address());

@@ -55,13 +55,13 @@ TEST(WordRunsTest, WritesTheRunsAndNothingElse) {
   std::mt19937 random(7);
   for (int round = 0; round < 500; ++round) {
     alignas(8) std::byte memory[96] = {}, expected[96] = {};
-    std::vector<std::byte> data(96);
+    std::vector<std::byte> data(96), agreed(96);
     for (std::byte& byte : data) byte = static_cast<std::byte>(random() | 1);
     {
       WordRuns words;
       for (size_t at = random() % 9; at < 96; at += 1 + random() % 9) {
         const size_t n = std::min<size_t>(96 - at, 1 + random() % (round % 2 ? 30 : 3));
-        words.add(memory + at, std::span(data).first(n));
+        words.add(memory + at, std::span(data).first(n), agreed.data());
         std::copy_n(data.begin(), n, expected + at);
         at += n;
       }
@@ -75,15 +75,40 @@ TEST(WordRunsTest, ChangesOfOneWordAreWrittenTogether) {
   alignas(8) std::byte memory[16] = {};
   const auto value = bytes_of({1, 2, 3, 4, 5}), flag = bytes_of({9});
   WordRuns words;
-  words.add(memory + 3, value);
+  const std::vector<std::byte> agreed(8);
+  words.add(memory + 3, value, agreed.data());
   EXPECT_EQ(memory[3], std::byte{0}) << "more of the word may come";
-  words.add(memory + 15, flag);
+  words.add(memory + 15, flag, agreed.data());
   EXPECT_EQ(std::vector(memory + 3, memory + 8), value);
-  words.add(memory + 8, flag);
+  words.add(memory + 8, flag, agreed.data());
   EXPECT_EQ(memory[15], std::byte{0});
   words.finish();
   EXPECT_EQ(memory[8], std::byte{9});
   EXPECT_EQ(memory[15], std::byte{9});
+}
+
+TEST(WordRunsTest, BytesAsTheyWereAgreedAreGaps) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 500; ++round) {
+    alignas(8) std::byte memory[96], expected[96];
+    std::vector<std::byte> data(96), agreed(96);
+    for (size_t i = 0; i < 96; ++i) {
+      agreed[i] = static_cast<std::byte>(random());
+      data[i] = random() % 3 == 0 ? agreed[i] : static_cast<std::byte>(random());
+      memory[i] = expected[i] = static_cast<std::byte>(random());
+    }
+    {
+      WordRuns words;
+      for (size_t at = random() % 9; at < 96;) {
+        const size_t n = std::min<size_t>(96 - at, 1 + random() % 40);
+        words.add(memory + at, std::span(data).subspan(at, n), agreed.data() + at);
+        for (size_t i = at; i < at + n; ++i)
+          if (data[i] != agreed[i]) expected[i] = data[i];
+        at += n + random() % 3;
+      }
+    }
+    ASSERT_EQ(std::memcmp(memory, expected, sizeof memory), 0) << round;
+  }
 }
 
 std::vector<uint64_t> order_of(LateWords& late, std::span<const std::byte> runs = {}) {
@@ -135,11 +160,15 @@ class AgreementTest : public testing::Test {
   static constexpr size_t kBytes = 3 * Agreement::kPage + 100;
   static constexpr uint64_t kAddress = 5 * Agreement::kPage + 13;
   // What one end changed, taken over by the other one; returns the number of changed bytes.
-  size_t push(size_t limit = 1u << 20) {
-    return carry(host_agreed_, host_, limit, [&](const ByteRun& run) {
-      std::copy(run.data.begin(), run.data.end(), worker_.data() + (run.address - kAddress));
+  size_t push(size_t limit = 1u << 20, Agreement::Gaps gaps = Agreement::Gaps::kNone) {
+    const auto take = [&](const ByteRun& run) {
+      const size_t at = run.address - kAddress;
+      const auto agreed = worker_agreed_.contents(at, run.data.size());
+      for (size_t i = 0; i < run.data.size(); ++i)
+        if (run.data[i] != agreed[i]) worker_[at + i] = run.data[i];
       worker_agreed_.agree(run);
-    });
+    };
+    return carry(host_agreed_, host_, limit, take, gaps);
   }
   size_t pull(size_t limit = 1u << 20, Agreement::Gaps gaps = Agreement::Gaps::kNone) {
     return carry(
@@ -261,12 +290,33 @@ TEST_F(AgreementTest, RandomChangesOfDisjointBytesAllArrive) {
       }
     }
     const auto gaps = round % 2 ? Agreement::Gaps::kInside : Agreement::Gaps::kNone;
-    (round % 3 ? push(200) : pull(300, gaps));
+    (round % 3 ? push(200, gaps) : pull(300, gaps));
   }
   push();
   pull();
   EXPECT_EQ(host_, expected);
   EXPECT_EQ(worker_, expected);
+}
+
+TEST_F(AgreementTest, AGapKeepsWhatTheWorkerHasThere) {
+  for (size_t i = 0; i < kBytes; i += 4) host_[i] = std::byte{1};
+  for (size_t i = 1; i < kBytes; i += 4) worker_[i] = std::byte{2};
+  EXPECT_GE(push(1u << 20, Agreement::Gaps::kInside), kBytes - 4 * 3);
+  EXPECT_LE(runs_, 4u);  // one for each page
+  for (size_t i = 0; i < kBytes; ++i)
+    ASSERT_EQ(worker_[i], std::byte(i % 4 == 0 ? 1 : i % 4 == 1 ? 2 : 0)) << i;
+  EXPECT_EQ(pull(), (kBytes + 2) / 4);
+  EXPECT_EQ(worker_, host_);
+}
+
+TEST_F(AgreementTest, ALateWordHasNoGaps) {
+  constexpr size_t kLine = 8 * LateWords::kLine - 13;
+  host_[kLine + 1] = host_[kLine + 4] = std::byte{1};
+  RunWriter runs(1000);
+  LateWords late;
+  host_agreed_.collect(host_.data(), 0, kBytes, runs, {}, Agreement::Gaps::kInside, &late);
+  EXPECT_TRUE(runs.empty());
+  EXPECT_EQ(order_of(late), (std::vector{kAddress + kLine + 1, kAddress + kLine + 4}));
 }
 
 // A flag alone in its line goes behind everything else; other changes of its word go with it.

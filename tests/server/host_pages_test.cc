@@ -132,6 +132,33 @@ TEST_F(HostPagesTest, BytesGoBothWays) {
   EXPECT_TRUE(is_free(address_));
 }
 
+// Runs of one push are looks at the client's memory, one after the other.
+TEST_F(HostPagesTest, ALaterRunChangesAByteBack) {
+  ASSERT_EQ(map(address_, kPage), CUDA_SUCCESS);
+  pages::RunWriter runs(200);
+  const std::array<std::byte, 16> ones = {std::byte{1}, std::byte{1}, std::byte{1}}, zeros = {};
+  for (const auto& bytes : {ones, zeros}) {
+    runs.add(address_ + 2, std::span(bytes).first(3));
+    runs.add(address_ + 64, bytes);
+  }
+  ASSERT_EQ(pages_.push(runs.bytes()), CUDA_SUCCESS);
+  for (const size_t offset : {2, 3, 4, 64, 65, 66}) EXPECT_EQ(at(address_ + offset), std::byte{0});
+  EXPECT_TRUE(fetch().empty());
+}
+
+TEST_F(HostPagesTest, WhatDeviceCodeWroteInAGapStays) {
+  ASSERT_EQ(map(address_, kPage), CUDA_SUCCESS);
+  at(address_ + 9) = std::byte{5};
+  pages::RunWriter runs(200);
+  std::array<std::byte, 24> bytes = {};
+  bytes[8] = bytes[17] = std::byte{1};
+  runs.add(address_, bytes);
+  ASSERT_EQ(pages_.push(runs.bytes()), CUDA_SUCCESS);
+  EXPECT_EQ(at(address_ + 8), std::byte{1});
+  EXPECT_EQ(at(address_ + 17), std::byte{1});
+  EXPECT_EQ(fetch(), (std::map<uint64_t, std::byte>{{address_ + 9, std::byte{5}}}));
+}
+
 // What lay in a buffer is in place when kMostBeside further pushes have returned, whatever they
 // returned, and everything is before a fetch looks for changes.
 TEST_F(HostPagesTest, PushesAreMadeInTurnBesideTheExecutor) {
