@@ -109,6 +109,7 @@ void Pages::watch(uint64_t address, size_t bytes) {
 
 void Pages::forget_words(uint64_t address, uint64_t bytes) {
   watched_.erase(watched_.lower_bound(address), watched_.lower_bound(address + bytes));
+  late_.forget(address, address + bytes);
 }
 
 void Pages::begin_work() {
@@ -175,8 +176,10 @@ CUresult Pages::fetch_all() {
 CUresult Pages::merge(std::span<const std::byte> runs, uint64_t pushes) {
   std::lock_guard lock(state_);
   // Pushes that the worker had applied already were part of its comparison.
-  std::erase_if(overtaken_, [pushes](const Overtaken& push) { return push.number <= pushes; });
-  for (const pages::LateWords::Part& word : late_.parts())  // of a push that waits for this
+  std::erase_if(overtaken_, [this, pushes](const Overtaken& push) {
+    return push.number <= pushes || push.number > pushes_;
+  });
+  for (const pages::LateWords::Part& word : late_.parts())  // not sent yet
     overtaken_.push_back({pushes_ + 1, word.begin, word.end - word.begin});
   // The bytes of the others, in order and without overlaps.
   std::sort(overtaken_.begin(), overtaken_.end(),

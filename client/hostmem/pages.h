@@ -288,6 +288,7 @@ class Pages {
   std::vector<Part> parts_;        // none: no thread has looked beside this one yet
   pages::LateWords late_;          // agreed, but not sent yet
   int looks_ = 0;                  // of a push
+  bool has_gaps_ = false;          // of a push: unchanged bytes may lie in its runs
   uint64_t changed_until_ = 0;     // where the last change ends that a look has found; 0: none
   std::vector<std::byte> sample_;  // of a region without a gate
   MemorySnapshot snapshot_;        // of what is open, for some looks of a push

@@ -20,10 +20,12 @@
 #include <utility>
 
 #include "client/hostmem/pages.h"
+#include "client/link/link.h"
 #include "client/stream/amendable_copies.h"
 #include "common/copy/thread_team.h"
 #include "common/host/memory_page.h"
 #include "generated/client/wire/internal.h"
+#include "generated/schema/opcodes.h"
 
 namespace fargpu::client {
 namespace {
@@ -92,6 +94,9 @@ CUresult Pages::push_others(const pages::Agreement::Visit& visit,
   if (old) aged_ = begin;
   looks_at_closed_ = old || begun_ != sent_ || words_differ() ||
                      begin - closed_looked_at_ >= kPartOfLooks * closed_took_;
+  // While something is being fetched, the worker may agree to another byte in a gap. Nor may a gap
+  // have a word that goes last: one look finds those behind what it has sent.
+  has_gaps_ = !fetching_ && late_.empty() && link_.knows(schema::op_fgPagesPushChanges);
   uint64_t until = UINT64_MAX;
   std::vector<ClosedBlocks> closed;
   // Against the order of the locks, so it is only tried.
@@ -326,7 +331,9 @@ CUresult Pages::push_late() {
   return result == CUDA_SUCCESS ? send() : result;
 }
 
+// As a whole, also what was not changed.
 CUresult Pages::push_words() {
+  has_gaps_ = false;
   for (const Word& word : words_) {
     const size_t offset = word.address - word.region->address();
     const auto now = std::span(word.now).first(word.bytes);
@@ -346,7 +353,9 @@ CUresult Pages::send(pages::RunWriter& runs) {
     while (const auto run = reader.next())
       overtaken_.push_back({pushes_, run->address, run->data.size()});
   }
-  const CUresult result = wire::fgPagesPush(link_, 0, runs.bytes().data(), runs.bytes().size());
+  const CUresult result =
+      has_gaps_ ? wire::fgPagesPushChanges(link_, 0, runs.bytes().data(), runs.bytes().size())
+                : wire::fgPagesPush(link_, 0, runs.bytes().data(), runs.bytes().size());
   runs.clear();
   return result;
 }

@@ -96,8 +96,9 @@ size_t Pages::collect_into(Region& region, const std::byte* memory, size_t from,
                            const pages::Agreement::Visit& visit, pages::RunWriter& runs,
                            pages::LateWords& late) const {
   using Gaps = pages::Agreement::Gaps;
-  // While something is being fetched, the worker may agree to another byte in a gap.
-  const Gaps gaps = region.is_new ? Gaps::kBehind : fetching_ ? Gaps::kNone : Gaps::kInside;
+  const Gaps gaps = region.is_new              ? Gaps::kBehind
+                    : has_gaps_ && looks_ == 1 ? Gaps::kInside
+                                               : Gaps::kNone;
   return region.agreement.collect(memory, from, until, runs, visit, gaps,
                                   region.is_new ? nullptr : &late);
 }

@@ -27,6 +27,9 @@ class LateWords {
   std::span<const Part> parts() const { return parts_; }  // as they were added
   uint64_t end() const { return parts_.back().end; }      // of the last one; not empty
   void clear() { parts_.clear(); }
+  void forget(uint64_t begin, uint64_t end) {
+    std::erase_if(parts_, [&](const Part& part) { return part.begin >= begin && part.end <= end; });
+  }
 
   // By address, without overlaps, if they were found in several looks. Those that share a line with
   // another one, or with any of the runs, are no flags after all and go first.

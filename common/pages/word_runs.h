@@ -20,39 +20,37 @@ class WordRuns {
   WordRuns(const WordRuns&) = delete;
   WordRuns& operator=(const WordRuns&) = delete;
 
-  // Bytes that `agreed`, as long as the data, has as well are gaps of the run and not written. The
-  // last word may have to wait for the next run, or for finish(). A word may begin before `to` and
-  // end behind the data, in their pages.
-  void add(std::byte* to, std::span<const std::byte> data, const std::byte* agreed) {
+  // The last word may have to wait for the next run, or for finish(). A word may begin before `to`
+  // and end behind the data, in their pages. `agreed`: as long as the data; bytes that it has as
+  // well are gaps of the run and not written. Null: all are.
+  void add(std::byte* to, std::span<const std::byte> data, const std::byte* agreed = nullptr) {
     while (!data.empty()) {
       const size_t in_word = reinterpret_cast<uintptr_t>(to) % kBytes;
       auto* const word = reinterpret_cast<uint64_t*>(to - in_word);
-      if (word != word_) finish();
       size_t n = std::min(kBytes - in_word, data.size());
+      if (word != word_ || n == kBytes) finish();
       if (n == kBytes) {
         n = data.size() / kBytes * kBytes;
-        for (size_t at = 0; at < n; at += kBytes)
-          put(word + at / kBytes, load(data.data() + at), load(agreed + at));
+        for (size_t at = 0; at < n; at += kBytes) {
+          const uint64_t value = load(data.data() + at);
+          put(word + at / kBytes, value,
+              agreed == nullptr ? UINT64_MAX : changed_bytes(value, load(agreed + at)));
+        }
       } else {
-        uint64_t value = 0, old = 0;
-        std::memcpy(reinterpret_cast<std::byte*>(&value) + in_word, data.data(), n);
-        std::memcpy(reinterpret_cast<std::byte*>(&old) + in_word, agreed, n);
-        const uint64_t changed = changed_bytes(value, old);
         word_ = word;
-        value_ = (value_ & ~changed) | (value & changed);
-        mask_ |= changed;
+        for (size_t i = 0; i < n; ++i) {
+          if (agreed != nullptr && data[i] == agreed[i]) continue;
+          reinterpret_cast<std::byte*>(&value_)[in_word + i] = data[i];
+          reinterpret_cast<std::byte*>(&mask_)[in_word + i] = std::byte{0xff};
+        }
       }
       to += n;
       data = data.subspan(n);
-      agreed += n;
+      if (agreed != nullptr) agreed += n;
     }
   }
   void finish() {
-    if (word_ == nullptr) return;
-    uint64_t now = __atomic_load_n(word_, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(word_, &now, (now & ~mask_) | (value_ & mask_), false,
-                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-    }
+    if (word_ != nullptr) put(word_, value_, mask_);
     word_ = nullptr;
     mask_ = 0;
   }
@@ -71,13 +69,15 @@ class WordRuns {
     const uint64_t difference = value ^ old;
     return ((((difference & kLow) + kLow) | difference) & ~kLow) / 0x80 * 0xff;
   }
-  void put(uint64_t* word, uint64_t value, uint64_t old) {
-    const uint64_t changed = changed_bytes(value, old);
-    if (changed == UINT64_MAX) {
+  static void put(uint64_t* word, uint64_t value, uint64_t mask) {
+    if (mask == UINT64_MAX) {
       __atomic_store_n(word, value, __ATOMIC_RELEASE);
-    } else if (changed != 0) {
-      word_ = word, value_ = value, mask_ = changed;
-      finish();
+      return;
+    }
+    if (mask == 0) return;
+    uint64_t now = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(word, &now, (now & ~mask) | (value & mask), false,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
     }
   }
 

@@ -339,6 +339,10 @@ struct FgPagesPushParams {
   runsBytes @0 :UInt64;  # size_t
 }
 
+struct FgPagesPushChangesParams {
+  runsBytes @0 :UInt64;  # size_t
+}
+
 struct FgPagesFetchParams {
   from @0 :UInt64;  # unsigned long long
   maxBytes @1 :UInt64;  # size_t

@@ -144,14 +144,27 @@ Status manual_fgHostUnmap(Worker& worker, const Request& request) {
   });
 }
 
+namespace {
+
+Status push_pages(Worker& worker, const Request& request, const HostPages::Push& push) {
+  constexpr size_t kLarge = 256u << 10;
+  SessionParts& parts = worker.parts();
+  const bool is_large = push.runs.size() >= kLarge && !parts.bulk.beyond_budget();
+  const CUresult result = is_large ? parts.push_beside(push) : parts.host_pages.push(push);
+  return answer(worker, request, result);
+}
+
+}  // namespace
+
 Status manual_fgPagesPush(Worker& worker, const Request& request) {
-  return decode_fgPagesPush(worker, request, [&](const auto& given) -> Status {
-    constexpr size_t kLarge = 256u << 10;
-    SessionParts& parts = worker.parts();
-    const bool is_large = given.runs.size() >= kLarge && !parts.bulk.beyond_budget();
-    const CUresult result =
-        is_large ? parts.push_beside(given.runs) : parts.host_pages.push(given.runs);
-    return answer(worker, request, result);
+  return decode_fgPagesPush(worker, request, [&](const auto& given) {
+    return push_pages(worker, request, {given.runs});
+  });
+}
+
+Status manual_fgPagesPushChanges(Worker& worker, const Request& request) {
+  return decode_fgPagesPushChanges(worker, request, [&](const auto& given) {
+    return push_pages(worker, request, {given.runs, /*gaps=*/true});
   });
 }
 

@@ -294,42 +294,42 @@ bool HostPages::is_valid(std::span<const std::byte> runs) {
 // A kernel that looks meanwhile should find few words changed in one place and not yet in another
 // one: so what the writes need is requested before the first one. A later run may change a byte of
 // an earlier one back.
-void HostPages::place(std::span<const std::byte> runs) {
+void HostPages::place(const Push& push) {
   const auto agreement_of = [this](const pages::ByteRun& run) -> pages::Agreement& {
     return *region_at(run.address, run.data.size())->second.agreement;
   };
   const auto agreed = [](const pages::Agreement& agreement, const pages::ByteRun& run) {
     return agreement.contents(run.address - agreement.address(), run.data.size()).data();
   };
-  pages::RunReader reader(runs);
+  pages::RunReader reader(push.runs);
   while (const auto run = reader.next()) {
     __builtin_prefetch(agreed(agreement_of(*run), *run), /*rw=*/1);
     __builtin_prefetch(pointer(run->address), /*rw=*/1);
   }
-  pages::RunReader again(runs);
+  pages::RunReader again(push.runs);
   pages::WordRuns words;
   while (const auto run = again.next()) {
     pages::Agreement& agreement = agreement_of(*run);
-    words.add(pointer(run->address), run->data, agreed(agreement, *run));
+    words.add(pointer(run->address), run->data, push.gaps ? agreed(agreement, *run) : nullptr);
     agreement.agree(*run);
   }
 }
 
-CUresult HostPages::push(std::span<const std::byte> runs) {
+CUresult HostPages::push(const Push& push) {
   settle();
   ++pushes_;
-  if (!is_valid(runs)) return CUDA_ERROR_INVALID_VALUE;
-  place(runs);
+  if (!is_valid(push.runs)) return CUDA_ERROR_INVALID_VALUE;
+  place(push);
   return CUDA_SUCCESS;
 }
 
-CUresult HostPages::push_beside(std::span<const std::byte> runs) {
+CUresult HostPages::push_beside(const Push& push) {
   ++pushes_;
-  if (!is_valid(runs)) {
+  if (!is_valid(push.runs)) {
     settle();
     return CUDA_ERROR_INVALID_VALUE;
   }
-  placer_.add(runs);
+  placer_.add(push);
   return CUDA_SUCCESS;
 }
 

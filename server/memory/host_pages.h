@@ -70,10 +70,11 @@ class HostPages {
 
   // Applies byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that are malformed or lie
   // outside of mapped regions: none is applied, and what was agreed on is unknown.
-  CUresult push(std::span<const std::byte> runs);
+  using Push = RunPlacer::Push;
+  CUresult push(const Push& push);
   // The same beside the executor. The runs stay where they are until kMostBeside further calls have
   // returned, or until settle() has. Every other function here settles first.
-  CUresult push_beside(std::span<const std::byte> runs);
+  CUresult push_beside(const Push& push);
   static constexpr size_t kMostBeside = RunPlacer::kMost;
   // All is in place: to be called before whatever may look at the memory.
   void settle() {
@@ -125,7 +126,7 @@ class HostPages {
   Regions::iterator region_at(uint64_t address, uint64_t bytes);
   // Whether the runs are well-formed and lie in mapped regions.
   bool is_valid(std::span<const std::byte> runs);
-  void place(std::span<const std::byte> runs);
+  void place(const Push& push);
 
   CUresult map_paid(uint64_t address, uint64_t bytes, uint16_t context, unsigned flags,
                     CUdeviceptr* device_pointer);
@@ -138,7 +139,7 @@ class HostPages {
   Regions regions_;  // likewise
   std::map<uint64_t, Leaving> leaving_;
   uint64_t pushes_ = 0;
-  RunPlacer placer_{[this](std::span<const std::byte> runs) { place(runs); }};
+  RunPlacer placer_{[this](const Push& push) { place(push); }};
 };
 
 }  // namespace fargpu::server

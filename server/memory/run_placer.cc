@@ -12,17 +12,17 @@ RunPlacer::~RunPlacer() {
   thread_.join();
 }
 
-void RunPlacer::add(std::span<const std::byte> runs) {
+void RunPlacer::add(const Push& push) {
   if (!thread_.joinable()) {
     try {
       thread_ = Thread([this] { serve(); });
     } catch (const std::system_error&) {
-      place_(runs);
+      place_(push);
       return;
     }
   }
   if (added_ >= kMost) wait_for(added_ + 1 - kMost);
-  runs_[++added_ % kMost] = runs;
+  pushes_[++added_ % kMost] = push;
   ready_.store(added_, std::memory_order_release);
   ready_.notify_one();
 }
@@ -47,7 +47,7 @@ void RunPlacer::serve() {
       ready = ready_.load(std::memory_order_acquire);
     }
     if (ready == kStop) return;
-    place_(runs_[next % kMost]);
+    place_(pushes_[next % kMost]);
     placed_.store(next, std::memory_order_release);
     placed_.notify_one();
   }

@@ -16,7 +16,11 @@ namespace fargpu::server {
 
 class RunPlacer {
  public:
-  using Place = std::function<void(std::span<const std::byte> runs)>;
+  struct Push {
+    std::span<const std::byte> runs;
+    bool gaps = false;  // bytes as both ends agreed before stay as they are
+  };
+  using Place = std::function<void(const Push&)>;
   // So many may be under way: what was added before the last kMost is in place.
   static constexpr uint64_t kMost = 2;
 
@@ -27,7 +31,7 @@ class RunPlacer {
   RunPlacer& operator=(const RunPlacer&) = delete;
 
   // The bytes stay where they are while they are under way.
-  void add(std::span<const std::byte> runs);
+  void add(const Push& push);
   bool any() const { return placed_.load(std::memory_order_acquire) != added_; }
   void wait() { wait_for(added_); }
 
@@ -37,10 +41,10 @@ class RunPlacer {
 
   const Place place_;
   Thread thread_;
-  std::array<std::span<const std::byte>, kMost> runs_;  // by number
-  uint64_t added_ = 0;                                  // the executor's
-  std::atomic<uint64_t> ready_{0}, placed_{0};          // numbers
-  static constexpr uint64_t kStop = UINT64_MAX;         // of ready_
+  std::array<Push, kMost> pushes_;               // by number
+  uint64_t added_ = 0;                           // the executor's
+  std::atomic<uint64_t> ready_{0}, placed_{0};   // numbers
+  static constexpr uint64_t kStop = UINT64_MAX;  // of ready_
 };
 
 }  // namespace fargpu::server

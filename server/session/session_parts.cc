@@ -58,8 +58,8 @@ SessionParts::SessionParts(const DriverTable& driver, transport::Transport& tran
   output.flush_first([this] { ordered_copies.flush(); });
 }
 
-CUresult SessionParts::push_beside(std::span<const std::byte> runs) {
-  const CUresult result = host_pages.push_beside(runs);
+CUresult SessionParts::push_beside(const HostPages::Push& push) {
+  const CUresult result = host_pages.push_beside(push);
   // What lay in the block that is let go of is in place.
   if (result == CUDA_SUCCESS) pushed[host_pages.pushes() % pushed.size()] = take_bulk();
   return result;

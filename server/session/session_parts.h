@@ -79,7 +79,7 @@ struct SessionParts {
   // needs. At most once a request.
   StagingBlock take_bulk() { return std::move(bulk); }
   // Of a large push, for HostPages, which puts it in place beside the executor. What it returns.
-  CUresult push_beside(std::span<const std::byte> runs);
+  CUresult push_beside(const HostPages::Push& push);
   // Such pushes are in place, and their blocks are free: to be called before any other request.
   void settle_pushes() {
     if (!pushed[0] && !pushed[1]) [[likely]]

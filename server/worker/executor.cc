@@ -168,7 +168,8 @@ Status Executor::execute(const wire::FrameHeader& header, std::span<const std::b
     timeline_.begin_frame(header);
   activity_.begin(header.opcode);
   worker_.begin_frame(header.opcode);
-  if (header.opcode != schema::op_fgPagesPush) worker_.parts().settle_pushes();
+  if (header.opcode != schema::op_fgPagesPush && header.opcode != schema::op_fgPagesPushChanges)
+    worker_.parts().settle_pushes();
   const Status status = header.opcode < wire::kFirstApiOpcode ? on_control(header, body)
                                                               : on_call({header, body, bulk});
   activity_.end();

@@ -20,8 +20,8 @@ bool releases(uint16_t opcode) {
 // The client's side of memory that both ends have. A host function needs it before it runs, and
 // what it wrote goes before the answer that it has returned.
 bool is_about_pages(uint16_t opcode) {
-  return opcode == schema::op_fgPagesPush || opcode == schema::op_fgPagesFetch ||
-         opcode == schema::op_fgPagesFetchPart;
+  return opcode == schema::op_fgPagesPush || opcode == schema::op_fgPagesPushChanges ||
+         opcode == schema::op_fgPagesFetch || opcode == schema::op_fgPagesFetchPart;
 }
 
 bool passes_closed(uint16_t opcode) { return releases(opcode) || is_about_pages(opcode); }

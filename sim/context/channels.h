@@ -1,10 +1,10 @@
-// Channels: the queues of the hardware, which the streams of a context share. Work that cannot begin
-// holds up what lies behind it in its channel, also that of other streams.
+// Channels: the queues of the hardware, which the streams of a context share. Work that cannot
+// begin holds up what lies behind it in its channel, also that of other streams.
 //
 // As on an H200 with driver 580 there are as many of each kind as CUDA_DEVICE_MAX_CONNECTIONS says,
 // or 8. At its first work of a kind a stream gets a channel in which nothing waits, that which the
-// fewest have, and keeps it; so do the lanes of a graph besides the first one, which has that of the
-// stream.
+// fewest have, and keeps it; so do the lanes of a graph besides the first one, which has that of
+// the stream.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 
 namespace fargpu::sim {
 
-// Of kernels, fills and other copies; of copies from pinned memory; of copies to the host. Operations
-// on memory need none.
+// Of kernels, fills and other copies; of copies from pinned memory; of copies to the host.
+// Operations on memory need none.
 enum class ChannelKind : uint8_t { kCompute, kToDevice, kToHost, kNone };
 
 struct Channel {

@@ -54,7 +54,8 @@ class PagesWorker {
     wire::SegmentReader body(request.body);
     switch (request.header.opcode) {
       case schema::op_fgPagesPush:
-        take(request.bulk);
+      case schema::op_fgPagesPushChanges:
+        take(request.bulk, request.header.opcode == schema::op_fgPagesPushChanges);
         return Status();
       case schema::op_fgPagesOnDemand:
         on_demand_ = body.getRoot<schema::FgPagesOnDemandParams>().getOnDemand() != 0;
@@ -78,14 +79,14 @@ class PagesWorker {
         return responder.reply(request.header, CUDA_ERROR_NOT_SUPPORTED);
     }
   }
-  void take(std::span<const std::byte> runs) {
+  void take(std::span<const std::byte> runs, bool gaps) {
     ++pushes_;
     pages::RunReader reader(runs);
     while (const auto run = reader.next()) {
       const size_t offset = run->address - agreed_.address();
       const auto agreed = agreed_.contents(offset, run->data.size());
       for (size_t i = 0; i < run->data.size(); ++i) {
-        if (run->data[i] != agreed[i]) memory_[offset + i] = run->data[i];
+        if (!gaps || run->data[i] != agreed[i]) memory_[offset + i] = run->data[i];
       }
       agreed_.agree(*run);
       pushed_ += run->data.size();

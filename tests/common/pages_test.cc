@@ -111,6 +111,29 @@ TEST(WordRunsTest, BytesAsTheyWereAgreedAreGaps) {
   }
 }
 
+// As looks at memory that changes meanwhile find them.
+TEST(WordRunsTest, RunsOfOneWordCountInTheirOrder) {
+  std::mt19937 random(13);
+  for (int round = 0; round < 2000; ++round) {
+    alignas(8) std::byte memory[64] = {}, expected[64] = {};
+    std::vector<std::byte> agreed(64);
+    {
+      WordRuns words;
+      for (int run = 0; run < 6; ++run) {
+        const size_t at = random() % 64, n = std::min<size_t>(64 - at, 1 + random() % 20);
+        std::vector<std::byte> data(n);
+        for (size_t i = 0; i < n; ++i) {
+          data[i] = static_cast<std::byte>(random() % 3);
+          if (data[i] != agreed[at + i]) expected[at + i] = data[i];
+        }
+        words.add(memory + at, data, agreed.data() + at);
+        std::copy(data.begin(), data.end(), agreed.begin() + static_cast<ptrdiff_t>(at));
+      }
+    }
+    ASSERT_EQ(std::memcmp(memory, expected, sizeof memory), 0) << round;
+  }
+}
+
 std::vector<uint64_t> order_of(LateWords& late, std::span<const std::byte> runs = {}) {
   std::vector<uint64_t> order;
   for (const auto& [begin, end] : late.in_order(runs)) order.push_back(begin);

@@ -75,7 +75,7 @@ class HostPagesTest : public ::testing::Test {
   CUresult push(uint64_t address, std::byte value) {
     pages::RunWriter runs(100);
     runs.add(address, std::span(&value, 1));
-    return pages_.push(runs.bytes());
+    return pages_.push({runs.bytes()});
   }
   // address -> byte of what device code changed.
   std::map<uint64_t, std::byte> fetch() {
@@ -141,7 +141,7 @@ TEST_F(HostPagesTest, ALaterRunChangesAByteBack) {
     runs.add(address_ + 2, std::span(bytes).first(3));
     runs.add(address_ + 64, bytes);
   }
-  ASSERT_EQ(pages_.push(runs.bytes()), CUDA_SUCCESS);
+  ASSERT_EQ(pages_.push({runs.bytes(), /*gaps=*/true}), CUDA_SUCCESS);
   for (const size_t offset : {2, 3, 4, 64, 65, 66}) EXPECT_EQ(at(address_ + offset), std::byte{0});
   EXPECT_TRUE(fetch().empty());
 }
@@ -153,7 +153,7 @@ TEST_F(HostPagesTest, WhatDeviceCodeWroteInAGapStays) {
   std::array<std::byte, 24> bytes = {};
   bytes[8] = bytes[17] = std::byte{1};
   runs.add(address_, bytes);
-  ASSERT_EQ(pages_.push(runs.bytes()), CUDA_SUCCESS);
+  ASSERT_EQ(pages_.push({runs.bytes(), /*gaps=*/true}), CUDA_SUCCESS);
   EXPECT_EQ(at(address_ + 8), std::byte{1});
   EXPECT_EQ(at(address_ + 17), std::byte{1});
   EXPECT_EQ(fetch(), (std::map<uint64_t, std::byte>{{address_ + 9, std::byte{5}}}));
@@ -173,7 +173,8 @@ TEST_F(HostPagesTest, PushesAreMadeInTurnBesideTheExecutor) {
     std::fill(contents.begin(), contents.end(), static_cast<std::byte>(i));
     const bool is_wrong = i % 7 == 0;
     runs.add(is_wrong ? address_ + kPage : address_, contents);
-    EXPECT_EQ(pages_.push_beside(runs.bytes()), is_wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+    EXPECT_EQ(pages_.push_beside({runs.bytes()}),
+              is_wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
     if (i % 5 != 0) continue;
     EXPECT_TRUE(fetch().empty()) << i;
     const auto last = static_cast<std::byte>(is_wrong ? i - 1 : i);
@@ -261,7 +262,7 @@ TEST_F(HostPagesTest, WrongRangesAndRunsAreRefused) {
   for (const uint64_t address : {address_ + 9, address_ + 20, address_ + 30, uint64_t{0}})
     EXPECT_EQ(push(address, std::byte{1}), CUDA_ERROR_INVALID_VALUE);
   const std::byte rubbish[] = {std::byte{0xff}};
-  EXPECT_EQ(pages_.push(rubbish), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(pages_.push({rubbish}), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(pages_.fetch(UINT64_MAX, *std::make_unique<pages::RunWriter>(100)), 0u);
 }
 
