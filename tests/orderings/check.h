@@ -187,16 +187,21 @@ inline CUgraphExec instantiate(CUgraph graph) {
   return exec;
 }
 
-// A node of one thread of `function`, behind the nodes `before`.
-template <typename... Values>
-CUgraphNode add_kernel(CUgraph graph, const CUgraphNode* before, size_t count, CUfunction function,
-                       Values... values) {
-  void* parameters[] = {&values..., nullptr};
+inline CUDA_KERNEL_NODE_PARAMS one_thread(CUfunction function, void** parameters) {
   CUDA_KERNEL_NODE_PARAMS kernel{};
   kernel.func = function;
   kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
   kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
   kernel.kernelParams = parameters;
+  return kernel;
+}
+
+// A node of one thread of `function`, behind the nodes `before`.
+template <typename... Values>
+CUgraphNode add_kernel(CUgraph graph, const CUgraphNode* before, size_t count, CUfunction function,
+                       Values... values) {
+  void* parameters[] = {&values..., nullptr};
+  const CUDA_KERNEL_NODE_PARAMS kernel = one_thread(function, parameters);
   CUgraphNode node;
   CU(cuGraphAddKernelNode(&node, graph, before, count, &kernel));
   return node;

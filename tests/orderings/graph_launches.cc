@@ -29,23 +29,9 @@ class Hold {
   CUdeviceptr word_;
 };
 
-CUDA_KERNEL_NODE_PARAMS one_thread(CUfunction function, void** parameters) {
-  CUDA_KERNEL_NODE_PARAMS params{};
-  params.func = function;
-  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
-  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
-  params.kernelParams = parameters;
-  return params;
-}
-
 template <typename... Values>
 CUgraphNode add_kernel(CUgraph graph, CUgraphNode after, CUfunction function, Values... values) {
-  void* parameters[] = {&values..., nullptr};
-  const CUDA_KERNEL_NODE_PARAMS params = one_thread(function, parameters);
-  CUgraphNode node;
-  CU(cuGraphAddKernelNode(&node, graph, after == nullptr ? nullptr : &after,
-                          after == nullptr ? 0 : 1, &params));
-  return node;
+  return ::add_kernel(graph, &after, after == nullptr ? 0 : 1, function, values...);
 }
 
 CUgraph new_graph() {

@@ -13,17 +13,8 @@ CUgraph make_graph(CUfunction store, CUdeviceptr words, unsigned first) {
   CU(cuGraphCreate(&graph, 0));
   CUgraphNode before = nullptr;
   for (unsigned i = 0; i < kNodes; ++i) {
-    CUdeviceptr to = words + i * sizeof(unsigned);
-    unsigned value = first + i;
-    void* parameters[] = {&to, &value};
-    CUDA_KERNEL_NODE_PARAMS kernel{};
-    kernel.func = store;
-    kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
-    kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
-    kernel.kernelParams = parameters;
-    CUgraphNode node;
-    CU(cuGraphAddKernelNode(&node, graph, &before, before == nullptr ? 0 : 1, &kernel));
-    before = node;
+    before = add_kernel(graph, &before, before == nullptr ? 0 : 1, store,
+                        words + i * sizeof(unsigned), first + i);
   }
   return graph;
 }

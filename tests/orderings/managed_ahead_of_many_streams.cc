@@ -41,7 +41,7 @@ void look(Managed* memory, const char* what, const std::function<void(int)>& put
   static CUdeviceptr read = device_memory(64);
   static const CUevent passed = make_event();
   step(what);
-  auto* const last = reinterpret_cast<int*>(memory->words) + kBytes / sizeof(int) - 512;
+  int* const last = memory->words + kBytes / sizeof(int) - 512;
   for (int round = 0; round < 4; ++round) {
     CU(launch(increment, working, memory->words));
     CU(cuLaunchHostFunc(working, read_and_write, memory));
