@@ -68,9 +68,9 @@ class HostPages {
   // A registration in this range is being withdrawn: reserve() and map() must wait.
   bool is_leaving(uint64_t address, uint64_t bytes) const;
 
+  using Push = RunPlacer::Push;
   // Applies byte runs of the client. CUDA_ERROR_INVALID_VALUE for runs that are malformed or lie
   // outside of mapped regions: none is applied, and what was agreed on is unknown.
-  using Push = RunPlacer::Push;
   CUresult push(const Push& push);
   // The same beside the executor. The runs stay where they are until kMostBeside further calls have
   // returned, or until settle() has. Every other function here settles first.

@@ -29,8 +29,8 @@ namespace fargpu::sim {
 class Device;
 struct GreenContext;
 
-// The host nodes of a graph, and the turns that a launch takes for them in a queue
-// (TaskQueue::kTurns).
+// The host nodes of a graph, the turns that a launch takes for them in a queue
+// (TaskQueue::kTurns), and its lanes.
 struct GraphFunctions {
   size_t count = 0;
   bool alone = false;         // without other nodes: like functions of a stream
